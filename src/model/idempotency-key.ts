@@ -1,0 +1,22 @@
+import type { Headers } from './headers.ts';
+import type { RecordContext } from './record.ts';
+
+/** The header that carries the sender's idempotency key; compared without regard to case. */
+export const IDEMPOTENCY_KEY_HEADER = 'idempotency-key';
+
+/** The sender's key, if it gave one; the last header wins. An empty one counts as none. */
+export function idempotencyKeyHeader(headers: Headers): string | undefined {
+  for (let i = headers.length - 1; i >= 0; i--) {
+    const header = headers[i];
+    if (header === undefined || header.value === null || header.value.length === 0) continue;
+    if (header.key.length === IDEMPOTENCY_KEY_HEADER.length && header.key.toLowerCase() === IDEMPOTENCY_KEY_HEADER) {
+      return Buffer.from(header.value.buffer, header.value.byteOffset, header.value.byteLength).toString('utf8');
+    }
+  }
+  return undefined;
+}
+
+/** A record's place in the log: unique in a cluster, and the same at each redelivery, but not when the producer sends again. */
+export function coordinatesKey(context: RecordContext): string {
+  return `${context.topic}/${context.partition}/${context.offset}`;
+}
