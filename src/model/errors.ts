@@ -34,7 +34,7 @@ export class OutcomeUnknownError extends TidemarkError {
 
 /** No retry mends it (authorisation, a missing topic, a corrupt log, wrong configuration): stop, and say why. */
 export class FatalError extends TidemarkError {
-  readonly code: string = 'FATAL';
+  readonly code: 'FATAL' | 'RECORD_TOO_LARGE' = 'FATAL';
 }
 
 export type KafkaError = RetriableError | FencedError | StaleGenerationError | OutcomeUnknownError | FatalError;

@@ -32,18 +32,12 @@ export interface SinkBatch<K, V> extends TopicPartition {
   readonly records: readonly SinkRecord<K, V>[];
 }
 
-/** A record that the target refused for what it contains. Handed back so that it can be published as a dead letter. */
-export interface RefusedRecord {
-  readonly context: RecordContext;
-  readonly idempotencyKey: string;
-  readonly error: Error;
-}
-
 export interface SinkOutcome {
   readonly applied: number;
   /** Skipped, since their idempotency key was there already (or came twice in the batch). */
   readonly duplicates: number;
-  readonly refused: number;
+  /** Refused for what they contain, and kept as dead letters in the same transaction. */
+  readonly deadLettered: number;
 }
 
 export interface SinkContext {

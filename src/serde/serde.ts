@@ -1,0 +1,18 @@
+import type { Payload } from '../model/record.ts';
+
+/** What a serde may look at besides the bytes. */
+export interface SerdeContext {
+  readonly topic: string;
+  readonly part: 'key' | 'value';
+}
+
+/**
+ * Turns values into bytes and back. Both directions are synchronous and throw on bad input; the engine adds topic, partition and offset.
+ * A null payload reaches `deserialise` too: wrap a serde in `nullable` where nulls (tombstones, records without a key) are expected.
+ */
+export interface Serde<T> {
+  /** For messages and `describe`: `json`, `string`... */
+  readonly name: string;
+  serialise(value: T, context: SerdeContext): Payload;
+  deserialise(payload: Buffer | null, context: SerdeContext): T;
+}
