@@ -11,8 +11,8 @@ const CODECS: readonly Compression[] = ['none', 'gzip', 'snappy', 'lz4', 'zstd']
 
 type Transform = (bytes: Buffer) => Buffer;
 
-// Node has zstd since 22.15; its types for older versions do not know it.
-const native: { readonly zstdCompressSync?: Transform; readonly zstdDecompressSync?: Transform } = zlib;
+// Node has zstd since 22.15; the types of older versions do not know it.
+const native = zlib as { readonly zstdCompressSync?: Transform; readonly zstdDecompressSync?: Transform };
 
 export function codecId(compression: Compression): number {
   return CODECS.indexOf(compression);
@@ -98,7 +98,7 @@ function compressSnappy(records: Buffer): Buffer {
   XERIAL_MAGIC.copy(header);
   header.writeInt32BE(XERIAL_VERSION, XERIAL_MAGIC.length);
   header.writeInt32BE(XERIAL_VERSION, XERIAL_MAGIC.length + 4);
-  const parts = [header];
+  const parts: Uint8Array[] = [header];
   for (let start = 0; start < records.length; start += XERIAL_BLOCK_BYTES) {
     const block = snappyCompress(records.subarray(start, start + XERIAL_BLOCK_BYTES));
     const length = Buffer.allocUnsafe(4);
@@ -110,7 +110,7 @@ function compressSnappy(records: Buffer): Buffer {
 
 function decompressSnappy(bytes: Buffer): Buffer {
   if (!bytes.subarray(0, XERIAL_MAGIC.length).equals(XERIAL_MAGIC)) return uncompressBlock(bytes);
-  const blocks: Buffer[] = [];
+  const blocks: Uint8Array[] = [];
   let position = XERIAL_HEADER_BYTES;
   while (position < bytes.length) {
     const length = position + 4 <= bytes.length ? bytes.readInt32BE(position) : -1;
@@ -121,7 +121,7 @@ function decompressSnappy(bytes: Buffer): Buffer {
     blocks.push(uncompressBlock(bytes.subarray(start, start + length)));
     position = start + length;
   }
-  return blocks.length === 1 ? blocks[0]! : Buffer.concat(blocks);
+  return Buffer.concat(blocks);
 }
 
 function uncompressBlock(block: Buffer): Buffer {
