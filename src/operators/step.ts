@@ -11,11 +11,12 @@ export interface Collector {
   /**
    * Stages one output of the record being processed; it is dropped if the processing of that record throws. `partition` undefined: by
    * murmur2 of the key as the Java client does, without a key round robin per record.
-   * Where the partitioner needs a count which is not known yet, pass it as a function: it is called when the count is known.
+   * Where the partitioner needs a count which is not known yet, pass it as a function: it is called when the count is known, and may answer
+   * undefined too.
    */
   send(
     topic: string,
-    partition: number | undefined | ((partitionCount: number) => number),
+    partition: number | undefined | ((partitionCount: number) => number | undefined),
     key: Payload,
     value: Payload,
     timestamp: number,

@@ -16,3 +16,12 @@ export interface Serde<T> {
   serialise(value: T, context: SerdeContext): Payload;
   deserialise(payload: Buffer | null, context: SerdeContext): T;
 }
+
+/**
+ * The half of a serde that writes. Its parameter is checked strictly: a serde for `Flight` is not accepted where `Flight | null` is to be written,
+ * while one that writes anything is.
+ */
+export interface Serialiser<in T> {
+  readonly name: string;
+  readonly serialise: (value: T, context: SerdeContext) => Payload;
+}

@@ -1,0 +1,21 @@
+export { type JsonOptions, json, type StandardSchema } from './serde/json.ts';
+export { bytes } from './serde/bytes.ts';
+export { nullable } from './serde/nullable.ts';
+export { float64, int32, int64, number } from './serde/number.ts';
+export type { Serde, SerdeContext, Serialiser } from './serde/serde.ts';
+export { string } from './serde/string.ts';
+
+export type { BranchedKStream, KStream } from './topology/kstream.ts';
+export type { Mapper, Predicate, Raw, SerdeState, StepOptions, StreamOptions, ToOptions } from './topology/stream-options.ts';
+export { StreamsBuilder, type TopicSelection } from './topology/streams-builder.ts';
+export type { SinkStage, SubTopology, Topology } from './topology/topology.ts';
+export type { OutputHeaders } from './operators/to.ts';
+
+export type { Sink, SinkBatch, SinkContext, SinkMode, SinkOutcome, SinkRecord, SinkWriter } from './sink/port.ts';
+
+export * from './model/errors.ts';
+export type { Guarantee } from './model/guarantee.ts';
+export { type Header, type Headers, lastHeader, textHeader } from './model/headers.ts';
+export { coordinatesKey, IDEMPOTENCY_KEY_HEADER, idempotencyKeyHeader } from './model/idempotency-key.ts';
+export type { ConsumedRecord, Payload, RecordContext } from './model/record.ts';
+export type { TopicPartition } from './model/topic-partition.ts';
