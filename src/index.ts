@@ -7,6 +7,8 @@ export { string } from './serde/string.ts';
 
 export type { BranchedKStream, KStream } from './topology/kstream.ts';
 export type { Mapper, Predicate, Raw, SerdeState, StepOptions, StreamOptions, ToOptions } from './topology/stream-options.ts';
+export { describe, type DescribeOptions } from './topology/describe.ts';
+export type { NodeDescription, TopologyDescription } from './topology/description.ts';
 export { StreamsBuilder, type TopicSelection } from './topology/streams-builder.ts';
 export type { SinkStage, SubTopology, Topology } from './topology/topology.ts';
 export type { OutputHeaders } from './operators/to.ts';

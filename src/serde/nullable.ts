@@ -13,11 +13,11 @@ export function nullable<T>(serde: Serde<T>): Serde<T | null> {
   const before = made.get(serde);
   if (before !== undefined) return before as Serde<T | null>;
   const wrapped: Serde<T | null> = Object.freeze({
-    name: `nullable ${serde.name}`,
+    name: `nullable(${serde.name})`,
     serialise: (value: T | null, context) => (value === null ? null : serde.serialise(value, context)),
     deserialise: (payload: Buffer | null, context) => (payload === null ? null : serde.deserialise(payload, context)),
   } satisfies Serde<T | null>);
   // The same serde wrapped twice is the same serde, so that two streams of one topic are known to agree.
-  made.set(serde, wrapped as Serde<unknown>);
+  made.set(serde, wrapped);
   return wrapped;
 }

@@ -58,10 +58,10 @@ export class GraphDraft {
     }
   }
 
-  freeze(): Graph {
+  /** The graph as it is now, with nodes that no longer change. */
+  graph(): Graph {
     this.requireOpen();
     for (const complaint of this.#unfinished.values()) throw new TopologyError(complaint);
-    this.#frozen = true;
     const nodes = new Map<string, GraphNode>();
     for (const [name, node] of this.#nodes) {
       Object.freeze(node.parents);
@@ -69,5 +69,9 @@ export class GraphDraft {
       nodes.set(name, Object.freeze(node));
     }
     return Object.freeze({ nodes });
+  }
+
+  freeze(): void {
+    this.#frozen = true;
   }
 }

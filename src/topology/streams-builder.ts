@@ -85,8 +85,9 @@ export class StreamsBuilder {
   build(): Topology {
     if (this.#topology !== undefined) return this.#topology;
     this.#requireUse();
-    const graph = this.#draft.freeze();
+    const graph = this.#draft.graph();
     this.#topology = Object.freeze({ graph, ...cut(graph), fingerprint: fingerprint(graph) });
+    this.#draft.freeze();
     return this.#topology;
   }
 
