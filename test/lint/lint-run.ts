@@ -54,7 +54,7 @@ async function oxlint(tree: string): Promise<string> {
       (error, stdout, stderr) => {
         // It ends with 1 for findings, which are what this is for; without a report it has not run.
         if (stdout.trimStart().startsWith('{')) resolve(stdout);
-        else reject(new Error(`oxlint gave no report: ${stderr || stdout || error?.message ?? ""}`));
+        else reject(new Error(`oxlint gave no report: ${stderr || stdout || (error?.message ?? '')}`));
       },
     );
   });
