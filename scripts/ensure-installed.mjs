@@ -46,19 +46,23 @@ function packages(file) {
 
 /** `--include=dev` since NODE_ENV=production would leave out the test runner. */
 async function npmCi(root) {
-  const args = ['ci', '--include=dev', '--no-audit', '--no-fund', '--loglevel=http'];
+  const args = ['ci', '--include=dev', '--no-audit', '--no-fund'];
   const child = spawn('npm', args, { cwd: root, stdio: ['ignore', process.stderr, process.stderr], shell: process.platform === 'win32' });
+  const started = Date.now();
+  // npm says nothing while it works unless it has a terminal.
+  const progress = setInterval(() => console.error(`... ${Math.round((Date.now() - started) / 1000)} s`), 5000);
   const code = await new Promise((resolve, reject) => {
     child.once('error', reject);
     child.once('close', resolve);
-  });
+  }).finally(() => clearInterval(progress));
   if (code !== 0) throw new Error(`npm ci failed with exit code ${code}: its output above says why`);
 }
 
 /** One installation at a time for a checkout. A lock whose process is gone is taken over. */
 async function lock(file) {
   mkdirSync(dirname(file), { recursive: true });
-  for (const started = Date.now(); Date.now() - started < waitMs; await sleep(200)) {
+  const started = Date.now();
+  for (let attempt = 0; Date.now() - started < waitMs; attempt++, await sleep(200)) {
     try {
       writeFileSync(file, String(process.pid), { flag: 'wx' });
       return () => rmSync(file, { force: true });
@@ -67,6 +71,7 @@ async function lock(file) {
     }
     const owner = readOwner(file);
     if (owner !== undefined && !isAlive(owner)) discard(file);
+    else if (attempt === 0) console.error(`Another process (${owner ?? 'just started'}) installs the dependencies: waiting for it ...`);
   }
   throw new Error(`${file} has been held for ${waitMs / 60_000} minutes: if no other installation is running, delete it`);
 }
