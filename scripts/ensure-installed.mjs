@@ -44,9 +44,12 @@ function packages(file) {
   }
 }
 
-/** `--include=dev` since NODE_ENV=production would leave out the test runner. */
+/**
+ * `--include=dev` since NODE_ENV=production would leave out the test runner. No dependency needs its install script, and npm's versions
+ * differ in whether they run them.
+ */
 async function npmCi(root) {
-  const args = ['ci', '--include=dev', '--no-audit', '--no-fund'];
+  const args = ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund'];
   const child = spawn('npm', args, { cwd: root, stdio: ['ignore', process.stderr, process.stderr], shell: process.platform === 'win32' });
   const started = Date.now();
   // npm says nothing while it works unless it has a terminal.
@@ -62,7 +65,7 @@ async function npmCi(root) {
 async function lock(file) {
   mkdirSync(dirname(file), { recursive: true });
   const started = Date.now();
-  for (let attempt = 0; Date.now() - started < waitMs; attempt++, await sleep(200)) {
+  for (let told = false; Date.now() - started < waitMs; await sleep(200)) {
     try {
       writeFileSync(file, String(process.pid), { flag: 'wx' });
       return () => rmSync(file, { force: true });
@@ -71,7 +74,10 @@ async function lock(file) {
     }
     const owner = readOwner(file);
     if (owner !== undefined && !isAlive(owner)) discard(file);
-    else if (attempt === 0) console.error(`Another process (${owner ?? 'just started'}) installs the dependencies: waiting for it ...`);
+    else if (!told) {
+      told = true;
+      console.error('Another process installs the dependencies: waiting for it ...');
+    }
   }
   throw new Error(`${file} has been held for ${waitMs / 60_000} minutes: if no other installation is running, delete it`);
 }
