@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { StackError } from './stack-error.ts';
 
 /** Where downloads are kept for all checkouts of this user: `$XDG_CACHE_HOME/tidemark`, by default `~/.cache/tidemark`. */
 export function cacheFolder(variables: NodeJS.ProcessEnv): string {
@@ -24,7 +25,7 @@ export async function folderMadeOnce(
   await mkdir(fresh);
   try {
     await build(fresh);
-    if (!(await isComplete(fresh))) throw new Error(`What was fetched for ${target} is not complete.`);
+    if (!(await isComplete(fresh))) throw new StackError(`What was fetched for ${target} is not complete.`);
     for (let attempt = 0; attempt < 5; attempt++) {
       try {
         await rename(fresh, target);
@@ -37,7 +38,7 @@ export async function folderMadeOnce(
         await rm(`${fresh}-old${attempt}`, { recursive: true, force: true });
       }
     }
-    throw new Error(`${target} is being replaced by somebody else again and again. Remove it and try once more.`);
+    throw new StackError(`${target} is being replaced by somebody else again and again. Remove it and try once more.`);
   } finally {
     await rm(fresh, { recursive: true, force: true });
   }

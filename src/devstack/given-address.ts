@@ -1,5 +1,6 @@
 import { connect } from 'node:net';
 import type { ServiceName } from './stack-state.ts';
+import { StackError } from './stack-error.ts';
 
 /** The variables by which addresses are given; the first one that is set counts. */
 export const addressVariables: Readonly<Record<ServiceName, string>> = {
@@ -21,7 +22,7 @@ export async function checkGivenAddress(name: ServiceName, address: string, dead
   const endpoints = name === 'kafka' ? address.split(',').map(brokerEndpoint) : [urlEndpoint(name, address)];
   const results = await Promise.all(endpoints.map(async (endpoint) => await reach(endpoint, deadlineMs)));
   if (results.some((error) => error === undefined)) return;
-  throw new Error(
+  throw new StackError(
     `Nothing answers at ${addressVariables[name]}=${withoutPassword(address)} (${results.join(', ')}). Start it, or unset ${addressVariables[name]}.`,
   );
 }
@@ -40,7 +41,7 @@ function brokerEndpoint(broker: string): Endpoint {
   const match = /^\s*(?:\[([^\]]+)\]|([^:\s]+)):(\d+)\s*$/.exec(broker);
   const host = match?.[1] ?? match?.[2];
   if (host === undefined)
-    throw new Error(`TIDEMARK_KAFKA_BROKERS holds "${broker}", but a broker is written HOST:PORT; several are separated by commas.`);
+    throw new StackError(`TIDEMARK_KAFKA_BROKERS holds "${broker}", but a broker is written HOST:PORT; several are separated by commas.`);
   return { host, port: Number(match?.[3]) };
 }
 
@@ -49,7 +50,7 @@ function urlEndpoint(name: ServiceName, address: string): Endpoint {
   try {
     url = new URL(address);
   } catch (error) {
-    throw new Error(`${addressVariables[name]} is not a URL.`, { cause: error });
+    throw new StackError(`${addressVariables[name]} is not a URL.`, { cause: error });
   }
   const usual = name === 'postgres' ? 5432 : url.protocol === 'https:' ? 443 : 80;
   return {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { cacheFolder, folderMadeOnce } from './cache-folder.ts';
 import { findJava, findMaven } from './java.ts';
 import { run } from './server-process.ts';
+import { StackError } from './stack-error.ts';
 
 export const kafkaVersion = '4.1.0';
 export const dependencyPlugin = 'org.apache.maven.plugins:maven-dependency-plugin:3.6.1';
@@ -18,9 +19,9 @@ export async function kafkaJars(options: { variables?: NodeJS.ProcessEnv; onProg
   const target = join(cacheFolder(variables), `kafka-${kafkaVersion}`);
   if (await isComplete(target)) return join(target, 'lib');
   const java = await findJava(variables);
-  if ('missing' in java) throw new Error(java.missing);
+  if ('missing' in java) throw new StackError(java.missing);
   const maven = await findMaven(variables);
-  if ('missing' in maven) throw new Error(maven.missing);
+  if ('missing' in maven) throw new StackError(maven.missing);
   options.onProgress?.(`Fetching Apache Kafka ${kafkaVersion} with Maven (45 MB, once)`);
   const folder = await folderMadeOnce(target, isComplete, async (fresh) => {
     await writeFile(join(fresh, 'pom.xml'), pom);

@@ -7,6 +7,7 @@ import { freePorts, isFree } from './port.ts';
 import { signal, stopProcess, waitUntilGone, type ProcessIdentity } from './process-identity.ts';
 import { secureListeners, type SecuredAddresses } from './secure-listeners.ts';
 import { run, ServerStartError, spawnServer, waitForLog } from './server-process.ts';
+import { StackError } from './stack-error.ts';
 
 export interface LocalKafkaOptions {
   /** Data, settings and log of this broker; made if absent, continued if a broker was here before. */
@@ -137,7 +138,7 @@ async function startOnPorts(options: LocalKafkaOptions, ports: readonly number[]
     pause: () => signal(current(), 'SIGSTOP'),
     resume: () => signal(current(), 'SIGCONT'),
     restart: async () => {
-      if (!(await waitUntilGone(current(), 0))) throw new Error('The Kafka broker still runs: kill() or stop() it before restart().');
+      if (!(await waitUntilGone(current(), 0))) throw new StackError('The Kafka broker still runs: kill() or stop() it before restart().');
       await spawnAndWait();
     },
     stop: async () => await stopLocalKafka(current()),

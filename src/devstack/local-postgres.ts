@@ -6,6 +6,7 @@ import { freePort, isFree } from './port.ts';
 import { canReach, type PostgresBinaries } from './postgres-binaries.ts';
 import { signal, stopProcess, waitUntilGone, type ProcessIdentity } from './process-identity.ts';
 import { run, ServerStartError, spawnServer, waitForLog, type UnixUser } from './server-process.ts';
+import { StackError } from './stack-error.ts';
 
 export interface LocalPostgresOptions {
   /** Data, password and log of this server; made if absent, continued if a server was here before. */
@@ -120,7 +121,7 @@ async function startOnPort(options: LocalPostgresOptions, base: string, port: nu
     pause: () => signal(current(), 'SIGSTOP'),
     resume: () => signal(current(), 'SIGCONT'),
     restart: async () => {
-      if (!(await waitUntilGone(current(), 0))) throw new Error('PostgreSQL still runs: kill() or stop() it before restart().');
+      if (!(await waitUntilGone(current(), 0))) throw new StackError('PostgreSQL still runs: kill() or stop() it before restart().');
       await spawnAndWait();
     },
     stop: async () => await stopLocalPostgres(current()),
@@ -178,8 +179,14 @@ async function initialiseOnce(base: string, options: LocalPostgresOptions): Prom
   await run(
     options.binaries.initdb,
     [
-      ...['-D', fresh, '--username=postgres', '--auth=scram-sha-256', `--pwfile=${passwordFile}`],
-      ...['--encoding=UTF8', '--locale=C', ...(options.ephemeral === true ? ['--no-sync'] : [])],
+      '-D',
+      fresh,
+      '--username=postgres',
+      '--auth=scram-sha-256',
+      `--pwfile=${passwordFile}`,
+      '--encoding=UTF8',
+      '--locale=C',
+      ...(options.ephemeral === true ? ['--no-sync'] : []),
     ],
     { deadlineMs: 120_000, cwd: base, user: options.user, env: { ...process.env, LC_ALL: 'C' } },
   );

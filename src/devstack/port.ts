@@ -1,4 +1,5 @@
 import { createServer } from 'node:net';
+import { StackError } from './stack-error.ts';
 
 const lowest = 20_000;
 const highest = 31_999;
@@ -13,7 +14,7 @@ export async function freePort(taken: ReadonlySet<number> = new Set()): Promise<
     const port = lowest + Math.floor(Math.random() * (highest - lowest + 1));
     if (!taken.has(port) && (await isFree(port))) return port;
   }
-  throw new Error(`No free port was found between ${lowest} and ${highest} on 127.0.0.1.`);
+  throw new StackError(`No free port was found between ${lowest} and ${highest} on 127.0.0.1.`);
 }
 
 /** Several different free ports. */

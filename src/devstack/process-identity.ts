@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { StackError } from './stack-error.ts';
 
 /** One process, and no other that gets the same number later. */
 export interface ProcessIdentity {
@@ -13,6 +14,14 @@ export interface ProcessIdentity {
 export function identify(pid: number): ProcessIdentity | undefined {
   const startedAt = process.platform === 'linux' ? startOnLinux(pid) : startByPs(pid);
   return startedAt === undefined ? undefined : { pid, startedAt };
+}
+
+/** Of the calling process. */
+export function identifySelf(): ProcessIdentity {
+  const me = identify(process.pid);
+  if (me === undefined)
+    throw new StackError('This process cannot find out when it was started (from /proc or with ps), by which a stack knows its owner.');
+  return me;
 }
 
 export function isRunning(identity: ProcessIdentity): boolean {
@@ -28,7 +37,7 @@ export function signal(identity: ProcessIdentity, name: NodeJS.Signals): void {
     const code = (error as NodeJS.ErrnoException).code;
     if (code === 'ESRCH') return;
     if (code === 'EPERM') {
-      throw new Error(`Process ${identity.pid} belongs to another user: run this command as the user who started the stack.`, {
+      throw new StackError(`Process ${identity.pid} belongs to another user: run this command as the user who started the stack.`, {
         cause: error,
       });
     }
@@ -55,7 +64,7 @@ export async function stopProcess(
     signal(identity, step.signal);
     if (await waitUntilGone(identity, step.deadlineMs)) return;
   }
-  throw new Error(`Process ${identity.pid} does not end, not even after ${steps.at(-1)?.signal ?? 'no signal'}. End it by hand.`);
+  throw new StackError(`Process ${identity.pid} does not end, not even after ${steps.at(-1)?.signal ?? 'no signal'}. End it by hand.`);
 }
 
 function startOnLinux(pid: number): string | undefined {

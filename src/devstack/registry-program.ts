@@ -4,6 +4,7 @@ import { cacheFolder, folderMadeOnce } from './cache-folder.ts';
 import { findJava, findMaven } from './java.ts';
 import { dependencyPlugin, type Progress } from './kafka-jars.ts';
 import { run } from './server-process.ts';
+import { StackError } from './stack-error.ts';
 
 export const registryVersion = '2.6.13.Final';
 
@@ -13,9 +14,9 @@ export async function registryProgram(options: { variables?: NodeJS.ProcessEnv; 
   const target = join(cacheFolder(variables), `apicurio-registry-${registryVersion}`);
   if (!(await isComplete(target))) {
     const java = await findJava(variables);
-    if ('missing' in java) throw new Error(java.missing);
+    if ('missing' in java) throw new StackError(java.missing);
     const maven = await findMaven(variables);
-    if ('missing' in maven) throw new Error(maven.missing);
+    if ('missing' in maven) throw new StackError(maven.missing);
     options.onProgress?.(`Fetching Apicurio Registry ${registryVersion} with Maven (142 MB, once)`);
     await folderMadeOnce(target, isComplete, async (fresh) => {
       const artifact = `io.apicurio:apicurio-registry-app:${registryVersion}:tar.gz:all`;
@@ -35,7 +36,7 @@ export async function registryProgram(options: { variables?: NodeJS.ProcessEnv; 
 
 async function runnerJar(folder: string): Promise<string> {
   const runner = (await readdir(folder)).find((name) => name.endsWith('-runner.jar'));
-  if (runner === undefined) throw new Error(`${folder} holds no runner jar. Remove the folder, and it is fetched again.`);
+  if (runner === undefined) throw new StackError(`${folder} holds no runner jar. Remove the folder, and it is fetched again.`);
   return runner;
 }
 

@@ -1,9 +1,9 @@
-import { readFile, rm } from 'node:fs/promises';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Java } from './java.ts';
 import type { Listener } from './kafka-settings.ts';
 import { run } from './server-process.ts';
+import { StackError } from './stack-error.ts';
 
 export interface SecuredAddresses {
   /** SASL without TLS; both mechanisms. */
@@ -31,7 +31,7 @@ export async function secureListeners(
 ): Promise<SecureListeners> {
   const [saslPort, tlsPort, saslTlsPort] = ports as [number, number, number];
   const plain = [user.username, user.password].every((part) => /^[A-Za-z0-9]+$/.test(part));
-  if (!plain) throw new Error('User name and password of a secured test broker may hold letters and digits only.');
+  if (!plain) throw new StackError('User name and password of a secured test broker may hold letters and digits only.');
   const store = join(directory, 'broker.p12');
   const storePassword = 'only-for-tests';
   await rm(directory, { recursive: true, force: true });
@@ -43,8 +43,16 @@ export async function secureListeners(
     [
       '-genkeypair',
       ...access,
-      ...['-keyalg', 'EC', '-groupname', 'secp256r1', '-validity', '30'],
-      ...['-dname', 'CN=localhost', '-ext', 'SAN=dns:localhost,ip:127.0.0.1'],
+      '-keyalg',
+      'EC',
+      '-groupname',
+      'secp256r1',
+      '-validity',
+      '30',
+      '-dname',
+      'CN=localhost',
+      '-ext',
+      'SAN=dns:localhost,ip:127.0.0.1',
     ],
     { deadlineMs: 30_000 },
   );

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { identify, isRunning, type ProcessIdentity } from './process-identity.ts';
+import { StackError } from './stack-error.ts';
 
 export interface UnixUser {
   readonly name: string;
@@ -36,7 +37,7 @@ export async function spawnServer(command: Command, onSpawn: (identity: ProcessI
     });
     const failed = new Promise<never>((_, reject) => {
       child.once('error', (error) => {
-        reject(new Error(`${command.file} could not be started: ${error.message}`, { cause: error }));
+        reject(new StackError(`${command.file} could not be started: ${error.message}`, { cause: error }));
       });
     });
     const identity = child.pid === undefined ? undefined : identify(child.pid);
@@ -44,7 +45,7 @@ export async function spawnServer(command: Command, onSpawn: (identity: ProcessI
     child.unref();
     const spawned = new Promise<void>((resolve) => child.once('spawn', resolve));
     await Promise.race([spawned, failed]);
-    if (identity === undefined) throw new Error(`${command.file} ended as soon as it was started.${logExcerpt(command.logFile)}`);
+    if (identity === undefined) throw new StackError(`${command.file} ended as soon as it was started.${logExcerpt(command.logFile)}`);
     return identity;
   } finally {
     closeSync(log);
@@ -77,7 +78,7 @@ export async function run(
     }, options.deadlineMs);
     child.once('error', (error) => {
       clearTimeout(timer);
-      reject(new Error(`${file} could not be run: ${error.message}`, { cause: error }));
+      reject(new StackError(`${file} could not be run: ${error.message}`, { cause: error }));
     });
     child.once('close', (code, signal) => {
       clearTimeout(timer);
@@ -87,7 +88,7 @@ export async function run(
         : code === null
           ? `ended by ${signal ?? 'a signal'}`
           : `ended with code ${code}`;
-      reject(new Error(`${file} ${args[0] ?? ''} ${how}.${excerpt(output)}`));
+      reject(new StackError(`${file} ${args[0] ?? ''} ${how}.${excerpt(output)}`));
     });
   });
 }
@@ -114,12 +115,11 @@ export async function waitForLog(
 }
 
 /** A server did not come up; `log` is all that it wrote. */
-export class ServerStartError extends Error {
+export class ServerStartError extends StackError {
   readonly log: string;
 
   constructor(message: string, log: string) {
     super(/No space left on device/i.test(log) ? `${message}\nThe disk is full: make room, or choose another directory.` : message);
-    this.name = 'ServerStartError';
     this.log = log;
   }
 
@@ -133,7 +133,7 @@ function logExcerpt(file: string): string {
   return excerpt(readFileSync(file, 'utf8'));
 }
 
-function excerpt(output: string): string {
+export function excerpt(output: string): string {
   const lines = output.trim().split('\n').slice(-20);
   return lines.length === 1 && lines[0] === '' ? ' It printed nothing.' : ` Its last lines:\n  ${lines.join('\n  ')}`;
 }

@@ -2,6 +2,7 @@ import type { Environment } from './environment.ts';
 import { isRunning } from './process-identity.ts';
 import { serviceWays } from './service-ways.ts';
 import type { ServiceName, ServiceRecord } from './stack-state.ts';
+import { StackError } from './stack-error.ts';
 
 export async function recordRuns(record: ServiceRecord, environment: Environment): Promise<boolean> {
   if (record.process !== undefined) return isRunning(record.process);
@@ -16,7 +17,7 @@ export async function stopRecord(name: ServiceName, record: ServiceRecord, envir
   if (record.container !== undefined) {
     const docker = await environment.docker();
     if ('missing' in docker) {
-      throw new Error(
+      throw new StackError(
         `${serviceWays[name].title} runs in the container ${record.container.slice(0, 12)}, which cannot be stopped now: ${docker.missing}.`,
       );
     }

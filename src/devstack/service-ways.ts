@@ -1,42 +1,13 @@
 import type { DockerEngine } from './docker-engine.ts';
+import { startKafkaInDocker, startPostgresInDocker, startRegistryInDocker } from './docker-services.ts';
 import type { Environment } from './environment.ts';
 import type { Lookup } from './java.ts';
-import type { Progress } from './kafka-jars.ts';
 import { startLocalKafka, stopLocalKafka } from './local-kafka.ts';
 import { startLocalPostgres, stopLocalPostgres } from './local-postgres.ts';
 import { startLocalRegistry, stopLocalRegistry } from './local-registry.ts';
 import type { ProcessIdentity } from './process-identity.ts';
+import type { StartContext, StartedService } from './service-start.ts';
 import type { ServiceName } from './stack-state.ts';
-
-/** A service of ours that can be broken on purpose. Only for those that run locally. */
-export interface ServiceControl {
-  /** SIGKILL, and waits until the server is gone. */
-  kill(): Promise<void>;
-  /** Starts it again on the same port and data, after `kill()`. */
-  restart(): Promise<void>;
-  /** SIGSTOP: it hangs, its connections stay open. */
-  pause(): void;
-  /** SIGCONT. */
-  resume(): void;
-}
-
-export interface StartedService {
-  readonly address: string;
-  readonly port: number;
-  /** What was started, for people: name, version, origin. */
-  readonly what: string;
-  readonly control?: ServiceControl;
-}
-
-export interface StartContext {
-  /** For the data of this service. */
-  readonly directory: string;
-  readonly ephemeral: boolean;
-  readonly preferredPort: number | undefined;
-  readonly onProgress: Progress;
-  onProcess(identity: ProcessIdentity): void;
-  onContainer(id: string): void;
-}
 
 /** How one kind of service is started and stopped on this machine, without Docker and in it. */
 export interface ServiceWays {
@@ -67,7 +38,7 @@ export const serviceWays: Readonly<Record<ServiceName, ServiceWays>> = {
     },
     stopLocally: stopLocalKafka,
     lastSignal: 'SIGKILL',
-    startInDocker: async (engine, context) => await engine.startKafka(context),
+    startInDocker: startKafkaInDocker,
   },
   postgres: {
     title: 'Postgres',
@@ -90,7 +61,7 @@ export const serviceWays: Readonly<Record<ServiceName, ServiceWays>> = {
     },
     stopLocally: stopLocalPostgres,
     lastSignal: 'SIGQUIT',
-    startInDocker: async (engine, context) => await engine.startPostgres(context),
+    startInDocker: startPostgresInDocker,
   },
   registry: {
     title: 'Schema registry',
@@ -108,6 +79,6 @@ export const serviceWays: Readonly<Record<ServiceName, ServiceWays>> = {
     },
     stopLocally: stopLocalRegistry,
     lastSignal: 'SIGKILL',
-    startInDocker: async (engine, context) => await engine.startRegistry(context),
+    startInDocker: startRegistryInDocker,
   },
 };

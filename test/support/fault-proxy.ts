@@ -174,7 +174,11 @@ export class FaultProxy {
         case 'delayRequest':
           await sleep(rule.ms ?? 1000);
           break;
-        default:
+        case 'closeAfter':
+        case 'dropResponse':
+        case 'delayResponse':
+        case 'count':
+        case undefined:
           if (rule !== undefined || parsed.api === 'Metadata' || parsed.api === 'FindCoordinator') {
             expected.set(parsed.correlationId, { request: parsed, rule });
           }
@@ -186,15 +190,13 @@ export class FaultProxy {
       const correlationId = frame.readInt32BE(4);
       const found = expected.get(correlationId);
       expected.delete(correlationId);
-      switch (found?.rule?.action) {
-        case 'closeAfter':
-          connection.close();
-          return false;
-        case 'dropResponse':
-          return true;
-        case 'delayResponse':
-          await sleep(found.rule.ms ?? 1000);
+      const action = found?.rule?.action;
+      if (action === 'dropResponse') return true;
+      if (action === 'closeAfter') {
+        connection.close();
+        return false;
       }
+      if (action === 'delayResponse') await sleep(found?.rule?.ms ?? 1000);
       const rewritten =
         found === undefined
           ? undefined

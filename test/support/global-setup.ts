@@ -39,13 +39,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 }
 
 async function startForThisProcess(onProgress: (line: string) => void): Promise<Stack> {
-  // A signal that nobody handles ends the process without an 'exit' event, which is what ends the stack.
-  for (const [signal, code] of [
-    ['SIGTERM', 143],
-    ['SIGINT', 130],
-    ['SIGHUP', 129],
-  ] as const) {
-    process.once(signal, () => process.exit(code));
-  }
+  // Vitest ends in order on SIGINT and SIGTERM; at the end of the terminal it would just be gone, and the stack not.
+  process.once('SIGHUP', () => process.exit(129));
   return await startStack({ ephemeral: true, onProgress });
 }

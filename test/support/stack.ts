@@ -6,7 +6,7 @@ import { kafkaJars } from '../../src/devstack/kafka-jars.ts';
 import { startLocalKafka, type LocalKafka, type LocalKafkaOptions } from '../../src/devstack/local-kafka.ts';
 import { startLocalPostgres, type LocalPostgres } from '../../src/devstack/local-postgres.ts';
 import { findPostgres, postgresUser } from '../../src/devstack/postgres-binaries.ts';
-import { identify } from '../../src/devstack/process-identity.ts';
+import { identifySelf } from '../../src/devstack/process-identity.ts';
 import { serviceWays } from '../../src/devstack/service-ways.ts';
 import { StackBook, type ServiceName } from '../../src/devstack/stack-state.ts';
 
@@ -46,8 +46,7 @@ async function ownRun<T>(
   name: ServiceName,
   start: (directory: string, onSpawn: LocalKafkaOptions['onSpawn'] & {}) => Promise<T>,
 ): Promise<{ readonly value: T; readonly close: () => Promise<void> }> {
-  const owner = identify(process.pid);
-  if (owner === undefined) throw new Error('This process cannot find out when it was started.');
+  const owner = identifySelf();
   const book = new StackBook(join(process.cwd(), '.tidemark', `run-${process.pid}-${randomBytes(4).toString('hex')}`), owner);
   const forget = endAtExit(book);
   const close = async (): Promise<void> => {
