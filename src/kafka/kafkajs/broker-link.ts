@@ -226,7 +226,7 @@ export class BrokerLink {
         correlationId,
         // Called from kafkajs' reading of the socket, which must not see what decoding throws.
         resolve: ({ payload }) => on.answered(payload),
-        reject: on.lost,
+        reject: (error) => on.lost(error),
       },
       expectResponse: exchange.expectResponse ?? true,
       requestTimeout: null,
@@ -279,9 +279,9 @@ export class BrokerLink {
 
 /** kafkajs starts a timer after each answer although nothing waits for it; Node 24 warns of its negative delay. */
 function quietTimers({ requestQueue }: RawConnection): void {
-  const schedule = requestQueue.scheduleCheckPendingRequests;
+  const schedule = requestQueue.scheduleCheckPendingRequests.bind(requestQueue);
   requestQueue.scheduleCheckPendingRequests = () => {
-    if (requestQueue.pending.length > 0) schedule.call(requestQueue);
+    if (requestQueue.pending.length > 0) schedule();
   };
 }
 

@@ -69,11 +69,11 @@ export function milliseconds(option: string, value: number | undefined, defaultM
 }
 
 function brokerAddress(broker: string): BrokerAddress {
-  const match = typeof broker === 'string' ? /^(?:\[([^\]]+)\]|([^:[\]\s]+)):(\d{1,5})$/.exec(broker) : null;
+  const match = /^(?:\[([^\]]+)\]|([^:[\]\s]+)):(\d{1,5})$/.exec(broker);
   const host = match?.[1] ?? match?.[2];
   const port = Number(match?.[3]);
   if (host === undefined || !(port > 0 && port < 65_536)) {
-    throw new ConfigurationError(`'brokers' holds '${String(broker)}', which is not 'host:port'.`);
+    throw new ConfigurationError(`'brokers' holds '${broker}', which is not 'host:port'.`);
   }
   return { host, port };
 }

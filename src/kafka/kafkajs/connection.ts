@@ -1,4 +1,5 @@
-import { FatalError, RetriableError, TidemarkError } from '../../model/errors.ts';
+import type { TidemarkError } from '../../model/errors.ts';
+import { FatalError, RetriableError } from '../../model/errors.ts';
 import { topicPartitionKey } from '../../model/topic-partition.ts';
 import { BrokerLink, type SendOptions } from './broker-link.ts';
 import type { BrokerAddress, ConnectionConfig } from './config.ts';

@@ -77,10 +77,7 @@ export function createRawCluster(config: ConnectionConfig): RawCluster {
     enforceRequestTimeout: false,
     retry: { retries: 0 },
     logLevel: log === undefined ? logLevel.NOTHING : logLevel.WARN,
-    logCreator:
-      () =>
-      ({ namespace, log: { message, logger: _, timestamp: __, ...fields } }) =>
-        log?.('debug', `kafkajs ${namespace}: ${message}`, fields),
+    logCreator: () => (entry) => log?.('debug', `kafkajs ${entry.namespace}: ${entry.log.message}`, entry.log),
     socketFactory: ({ host, port, ssl, onConnect }) => {
       const socket =
         ssl === undefined || ssl === null
