@@ -161,7 +161,7 @@ export interface KStream<out K, out V, out KS extends SerdeState = SerdeState, o
    * flights.to('copy');
    * flights.to((flight) => `flights-from-${flight.origin}`, {
    *   name: 'by-origin',
-   *   partitioner: (flight, key, partitionCount) => flight.distance % partitionCount,
+   *   partitioner: (flight, key, partitionCount) => (flight.distance + key.length) % partitionCount,
    *   headers: (flight) => ({ carrier: flight.carrier }),
    * });
    * ```
@@ -175,8 +175,8 @@ export interface KStream<out K, out V, out KS extends SerdeState = SerdeState, o
    * `name` is the name of the stage, under which its progress is kept: keep it. Default: the sink's kind and the topics, such as
    * `postgres-flights`; where that is taken already, a name must be given.
    *
-   * ```ts
-   * flights.sink(postgresSink<string, Flight>({ pool, table: 'flights', columns }), { name: 'flights-table' });
+   * ```ts run
+   * flights.sink(flightsTable, { name: 'flights-table' });
    * ```
    */
   sink(sink: Sink<K, V>, options?: StepOptions): void;
