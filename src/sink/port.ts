@@ -21,6 +21,21 @@ export interface SinkRecord<K, V> {
   readonly value: V;
   readonly context: RecordContext;
   readonly idempotencyKey: string;
+  /** The bytes of the source record, so that a dead letter can keep what came in. */
+  readonly source?: SourceBytes;
+}
+
+export interface SourceBytes {
+  readonly key: Buffer | null;
+  readonly value: Buffer | null;
+}
+
+/** A record that never became a sink record: it could not be deserialised, or a step of the stage threw. */
+export interface RefusedRecord {
+  readonly context: RecordContext;
+  readonly source: SourceBytes;
+  readonly idempotencyKey: string;
+  readonly reason: string;
 }
 
 /** A run of one partition, in offset order. One source record may have given none or several of `records`. */
@@ -30,6 +45,8 @@ export interface SinkBatch<K, V> extends TopicPartition {
   /** The position after this batch. */
   readonly nextOffset: bigint;
   readonly records: readonly SinkRecord<K, V>[];
+  /** To be kept as dead letters in the transaction of this batch. Only given to a sink with `keepsDeadLetters`. */
+  readonly refused?: readonly RefusedRecord[];
 }
 
 export interface SinkOutcome {
@@ -56,6 +73,8 @@ export interface SinkLog {
 
 /** An open sink, used by one worker. Partitions are written one batch at a time; different partitions may be written concurrently. */
 export interface SinkWriter<K, V> {
+  /** How many batches (of different partitions) may be written at the same time. Default 1. */
+  readonly concurrency?: number;
   /**
    * Takes over a partition: earlier owners are fenced from here on. `start` is where the Kafka side would begin; the answer is where to
    * begin, which for a sink that keeps positions is its own truth.
@@ -79,7 +98,9 @@ export interface Sink<K, V> {
   readonly guarantee: string;
   /** Overrides header and coordinates as the source of the idempotency key. */
   readonly idempotencyKey?: (value: V, key: K, context: RecordContext) => string | null | undefined;
-  /** The most records in one `write`. */
+  /** The most records in one `write`, except where a single source record gives more. */
   readonly maxBatchRecords: number;
+  /** Whether `SinkBatch.refused` is kept. Default false. */
+  readonly keepsDeadLetters?: boolean;
   open(context: SinkContext): Promise<SinkWriter<K, V>>;
 }
