@@ -46,7 +46,7 @@ export interface BatchIdentity {
 
 /** Writes a RecordBatch v2 into a growing buffer, which `reset` keeps. `append` allocates nothing but growth. */
 export class RecordBatchEncoder {
-  readonly #maxBytes: number;
+  #maxBytes: number;
   #buffer: Buffer;
   #position = BATCH_HEADER_BYTES;
   #count = 0;
@@ -137,7 +137,9 @@ export class RecordBatchEncoder {
     return batch;
   }
 
-  reset(): void {
+  /** Begins the next batch. */
+  reset(maxBytes = this.#maxBytes): void {
+    this.#maxBytes = maxBytes;
     this.#position = BATCH_HEADER_BYTES;
     this.#count = 0;
   }

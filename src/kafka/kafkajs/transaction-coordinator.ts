@@ -1,0 +1,228 @@
+import { OutcomeUnknownError, RetriableError, StaleGenerationError, type TidemarkError } from '../../model/errors.ts';
+import type { TopicPartition } from '../../model/topic-partition.ts';
+import type { GroupMetadata, OffsetToCommit } from '../port.ts';
+import { concurrentTransactionsBackOff, movingBackOff } from './back-off.ts';
+import type { ClusterConnection } from './connection.ts';
+import { ConnectionLostError } from './connection-error.ts';
+import { addOffsetsToTxnExchange } from './wire/add-offsets-to-txn.ts';
+import { addPartitionsToTxnExchange } from './wire/add-partitions-to-txn.ts';
+import { endTxnExchange } from './wire/end-txn.ts';
+import { ErrorCode, errorName, toKafkaError } from './wire/error-code.ts';
+import type { Exchange } from './wire/exchange.ts';
+import type { CoordinatorType } from './wire/find-coordinator.ts';
+import { initProducerIdExchange } from './wire/init-producer-id.ts';
+import type { ProducerIdentity } from './wire/producer-identity.ts';
+import { txnOffsetCommitExchange } from './wire/txn-offset-commit.ts';
+
+export interface TransactionCoordinatorOptions {
+  readonly transactionalId: string;
+  readonly transactionTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+}
+
+type CoordinatorConnection = Pick<ClusterConnection, 'send' | 'coordinator' | 'forgetCoordinator' | 'closed'>;
+
+/** One request in the making, with all that its repetitions need to know. */
+interface Question<T> {
+  readonly type: CoordinatorType;
+  readonly key: string;
+  readonly exchange: Exchange<T>;
+  /** The first error of the answer, 0 for none. */
+  errorOf(answer: T): number;
+  readonly onSent?: () => void;
+  /** Codes that are answered by asking again although others throw them. */
+  readonly patience?: readonly number[];
+  /** The request may have been executed and may be executed still: what to do before it is repeated. What it throws ends the repetition. */
+  onIndefinite?(error: TidemarkError): void;
+}
+
+/**
+ * Asks the coordinators of a transaction, and asks again while they are moving, loading, or still completing the transaction before, until the
+ * longest time that a transaction can be open has passed.
+ *
+ * Which requests may be repeated after their answer was lost is the heart of it: each of them may still be on its way, and take effect late.
+ * Whoever calls learns of it by `onIndefinite`, and must not begin another transaction under the same epoch.
+ */
+export class TransactionCoordinator {
+  readonly #connection: CoordinatorConnection;
+  readonly #options: TransactionCoordinatorOptions;
+  /** Counts initialisations: what was asked before the last one is of no interest. */
+  #round = 0;
+
+  constructor(connection: CoordinatorConnection, options: TransactionCoordinatorOptions) {
+    this.#connection = connection;
+    this.#options = options;
+  }
+
+  /**
+   * Ends whatever is open under this id and takes a new epoch. Repeating it is safe: each execution raises the epoch, and a late one can only fence
+   * this producer, which then says so.
+   */
+  async initProducerId(): Promise<ProducerIdentity> {
+    this.#round++;
+    const { transactionalId, transactionTimeoutMs } = this.#options;
+    const { producerId, producerEpoch } = await this.#ask({
+      type: 'transaction',
+      key: transactionalId,
+      exchange: initProducerIdExchange(transactionalId, transactionTimeoutMs),
+      errorOf: (answer) => answer.errorCode,
+    });
+    return { producerId, producerEpoch };
+  }
+
+  /** Repeating it is safe as long as the transaction is open; a late one would open another transaction, which `onIndefinite` is to prevent. */
+  async addPartitions(identity: ProducerIdentity, partitions: readonly TopicPartition[], onIndefinite: () => void): Promise<void> {
+    const { transactionalId } = this.#options;
+    await this.#ask({
+      type: 'transaction',
+      key: transactionalId,
+      exchange: addPartitionsToTxnExchange(transactionalId, identity, partitions),
+      errorOf: (answer) => telling(answer.partitions),
+      // The broker's own metadata may lag behind the topic's creation.
+      patience: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+      onIndefinite,
+    });
+  }
+
+  /** As `addPartitions`. */
+  async addOffsets(identity: ProducerIdentity, groupId: string, onIndefinite: () => void): Promise<void> {
+    const { transactionalId } = this.#options;
+    await this.#ask({
+      type: 'transaction',
+      key: transactionalId,
+      exchange: addOffsetsToTxnExchange(transactionalId, identity, groupId),
+      errorOf: (answer) => answer.errorCode,
+      onIndefinite,
+    });
+  }
+
+  /**
+   * Writes the offsets as a part of the transaction. It is not repeated after a lost answer: offsets carry no sequence, so a late execution after the
+   * transaction's end would stay pending for ever on brokers that do not verify transactions (before 3.6), and `require_stable` would wait for it. The
+   * abort that follows raises the epoch in the group's partition too, and so shuts it out.
+   */
+  async commitOffsets(identity: ProducerIdentity, group: GroupMetadata, offsets: readonly OffsetToCommit[]): Promise<void> {
+    const { transactionalId } = this.#options;
+    await this.#ask({
+      type: 'group',
+      key: group.groupId,
+      exchange: txnOffsetCommitExchange(3, transactionalId, identity, group, offsets),
+      errorOf: (answer) => telling(answer.partitions),
+      patience: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+      onIndefinite: (error) => {
+        if (error instanceof ConnectionLostError) throw error;
+      },
+    });
+  }
+
+  /**
+   * Ends the transaction. It is repeated after a lost answer, as the Java client does: while nothing else is begun under this epoch, the repetition
+   * either ends the transaction, or finds it ended the same way and is answered alike. A repetition that finds a higher epoch cannot tell whether the
+   * first attempt came before it, hence OutcomeUnknownError. `onIndefinite` has to see to it that a late attempt meets no later transaction.
+   */
+  async end(identity: ProducerIdentity, commit: boolean, onSent: () => void, onIndefinite: () => void): Promise<void> {
+    const { transactionalId } = this.#options;
+    const what = commit ? 'committed' : 'aborted';
+    let indefinite: TidemarkError | undefined;
+    let sent = false;
+    try {
+      await this.#ask({
+        type: 'transaction',
+        key: transactionalId,
+        exchange: endTxnExchange(1, transactionalId, identity, commit),
+        errorOf: (answer) => answer.errorCode,
+        onSent: () => {
+          if (!sent) onSent();
+          sent = true;
+        },
+        onIndefinite: (error) => {
+          indefinite = error;
+          onIndefinite();
+        },
+      });
+    } catch (error) {
+      if (indefinite === undefined) throw error;
+      throw new OutcomeUnknownError(
+        `Whether the transaction of '${transactionalId}' is ${what} is not known: an answer to EndTxn was lost. ` +
+          'Initialise anew, which settles it, and read the committed offsets.',
+        { cause: error },
+      );
+    }
+  }
+
+  async #ask<T>(question: Question<T>): Promise<T> {
+    const { type, key, exchange } = question;
+    const { transactionalId, transactionTimeoutMs, requestTimeoutMs } = this.#options;
+    const round = this.#round;
+    const limitMs = transactionTimeoutMs + requestTimeoutMs;
+    const deadline = performance.now() + limitMs;
+    const concurrent = concurrentTransactionsBackOff();
+    const moving = movingBackOff();
+    for (;;) {
+      const attempt = await this.#attempt(question, Math.max(1, Math.min(requestTimeoutMs, deadline - performance.now())));
+      if (!('failure' in attempt)) return attempt.answer;
+      const { failure, code } = attempt;
+      const delayMs = (code === ErrorCode.CONCURRENT_TRANSACTIONS ? concurrent : moving).next();
+      if (code !== ErrorCode.CONCURRENT_TRANSACTIONS && code !== ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) {
+        this.#connection.forgetCoordinator(type, key);
+      }
+      if (this.#connection.closed || performance.now() + delayMs >= deadline) {
+        throw new RetriableError(
+          `${exchange.apiName} for '${transactionalId}' had no success within ${limitMs} ms (transactionTimeoutMs plus requestTimeoutMs): ` +
+            failure.message,
+          { cause: failure },
+        );
+      }
+      await new Promise((resolve) => setTimeout(resolve, delayMs));
+      if (round !== this.#round)
+        throw new RetriableError(`${exchange.apiName} for '${transactionalId}' was given up: the producer was initialised anew.`);
+    }
+  }
+
+  /** Throws what no repetition mends. */
+  async #attempt<T>(question: Question<T>, timeoutMs: number): Promise<{ answer: T } | { failure: TidemarkError; code: number }> {
+    const { type, key, exchange, onSent } = question;
+    let answer: T;
+    try {
+      const nodeId = await this.#connection.coordinator(type, key, timeoutMs);
+      answer = await this.#connection.send(nodeId, exchange, { timeoutMs, ...(onSent === undefined ? {} : { onSent }) });
+    } catch (error) {
+      if (!(error instanceof RetriableError)) throw error;
+      if (error instanceof ConnectionLostError) question.onIndefinite?.(error);
+      return { failure: error, code: ErrorCode.NETWORK_EXCEPTION };
+    }
+    const code = question.errorOf(answer);
+    if (code === ErrorCode.NONE) return { answer };
+    const failure = this.#failure(code, exchange.apiName, type, key);
+    // With these two a coordinator also says that its log took the change but not yet the replicas: a successor may know of it.
+    if (code === ErrorCode.NOT_COORDINATOR || code === ErrorCode.COORDINATOR_NOT_AVAILABLE) question.onIndefinite?.(failure);
+    else if (
+      code !== ErrorCode.CONCURRENT_TRANSACTIONS &&
+      code !== ErrorCode.COORDINATOR_LOAD_IN_PROGRESS &&
+      question.patience?.includes(code) !== true
+    ) {
+      throw failure;
+    }
+    return { failure, code };
+  }
+
+  #failure(code: number, api: string, type: CoordinatorType, key: string): TidemarkError {
+    const { transactionalId } = this.#options;
+    const error = toKafkaError(code, { api, transactionalId, ...(type === 'group' ? { group: key } : {}) });
+    // Another member has the instance id; what this one processed is not its to commit. A new join says whether it may go on.
+    if (code === ErrorCode.FENCED_INSTANCE_ID) return new StaleGenerationError(error.message);
+    // The coordinator has another view of the transaction than this producer, for instance because it timed out. A new epoch brings them together.
+    if (code === ErrorCode.INVALID_TXN_STATE) {
+      return new RetriableError(
+        `${api} for '${transactionalId}' answered ${errorName(code)}: initialise anew and do the transaction again.`,
+      );
+    }
+    return error;
+  }
+}
+
+/** Of partitions that are added all or none, the one error that says why; the others only say that they were not tried. */
+function telling(partitions: readonly { readonly errorCode: number }[]): number {
+  const errors = partitions.map((partition) => partition.errorCode).filter((code) => code !== ErrorCode.NONE);
+  return errors.find((code) => code !== ErrorCode.OPERATION_NOT_ATTEMPTED) ?? errors[0] ?? ErrorCode.NONE;
+}
