@@ -17,7 +17,7 @@ const registryImage = `apicurio/apicurio-registry-mem:${registryVersion}`;
 const startDeadlineMs = 120_000;
 
 export async function startKafkaInDocker(engine: DockerEngine, context: StartContext): Promise<StartedService> {
-  return await onSomePort(context, async (port) => {
+  return await onSomePort(context, kafkaImage, async (port) => {
     // The image's own settings count for nothing once one setting is given: all are given.
     const settings = kafkaSettings({
       listeners: [
@@ -43,7 +43,7 @@ export async function startKafkaInDocker(engine: DockerEngine, context: StartCon
 
 export async function startPostgresInDocker(engine: DockerEngine, context: StartContext): Promise<StartedService> {
   const password = await keptPassword(join(context.directory, 'docker-password'));
-  return await onSomePort(context, async (port) => {
+  return await onSomePort(context, postgresImage, async (port) => {
     const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
     const variables = { POSTGRES_PASSWORD: password, LC_ALL: 'C.UTF-8' };
     const spec = specOf('postgres', context, {
@@ -60,7 +60,7 @@ export async function startPostgresInDocker(engine: DockerEngine, context: Start
 }
 
 export async function startRegistryInDocker(engine: DockerEngine, context: StartContext): Promise<StartedService> {
-  return await onSomePort(context, async (port) => {
+  return await onSomePort(context, registryImage, async (port) => {
     const spec = specOf('registry', context, {
       image: registryImage,
       variables: {},
@@ -87,8 +87,8 @@ function specOf(service: ContainerSpec['service'], context: StartContext, own: O
   };
 }
 
-async function onSomePort(context: StartContext, start: (port: number) => Promise<StartedService>): Promise<StartedService> {
-  context.onProgress('Starting a container');
+async function onSomePort(context: StartContext, image: string, start: (port: number) => Promise<StartedService>): Promise<StartedService> {
+  context.onProgress(`Starting ${image} in Docker`);
   for (let attempt = 1; ; attempt++) {
     const preferred = context.preferredPort;
     const port = attempt === 1 && preferred !== undefined && (await isFree(preferred)) ? preferred : await freePort();

@@ -9,6 +9,8 @@ export interface Java {
   readonly command: string;
   readonly home: string;
   readonly version: number;
+  /** The full version of its runtime. */
+  readonly build: string;
 }
 
 const oldestJava = 17;
@@ -26,7 +28,10 @@ export async function findJava(variables: NodeJS.ProcessEnv): Promise<Lookup<Jav
       const version = /java\.specification\.version = (?:1\.)?(\d+)/.exec(printed)?.[1];
       const javaHome = /java\.home = (.+)/.exec(printed)?.[1]?.trim();
       if (version === undefined) continue;
-      if (Number(version) >= oldestJava) return { found: { command, home: javaHome ?? dirname(folder), version: Number(version) } };
+      const build = /java\.runtime\.version = (.+)/.exec(printed)?.[1]?.trim();
+      if (Number(version) >= oldestJava) {
+        return { found: { command, home: javaHome ?? dirname(folder), version: Number(version), build: build ?? version } };
+      }
       tooOld.push(`${command} is version ${version}`);
     } catch {
       // A stub that only asks for Java to be installed (as on macOS): look on.

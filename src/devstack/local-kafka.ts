@@ -25,6 +25,8 @@ export interface LocalKafkaOptions {
   readonly sessionTimeoutMs?: number;
   /** Default 256. */
   readonly heapMegabytes?: number;
+  /** Further arguments of the JVM, such as `classArchiveArguments()`. */
+  readonly jvmArguments?: readonly string[];
   /** The port to use again, if it is still free. */
   readonly preferredPort?: number;
 }
@@ -104,6 +106,7 @@ async function startOnPorts(options: LocalKafkaOptions, ports: readonly number[]
           `-Xmx${options.heapMegabytes ?? 256}m`,
           '-XX:+UseSerialGC',
           '-XX:+ExitOnOutOfMemoryError',
+          ...(options.jvmArguments ?? []),
           `-Dlog4j2.configurationFile=${join(directory, 'log4j2.properties')}`,
           '-cp',
           join(options.jars, '*'),
@@ -177,6 +180,7 @@ async function formatOnce(options: LocalKafkaOptions, settings: Readonly<Record<
     [
       '-XX:TieredStopAtLevel=1',
       '-XX:+UseSerialGC',
+      ...(options.jvmArguments ?? []).filter((argument) => argument.startsWith('-XX:SharedArchiveFile=')),
       `-Dlog4j2.configurationFile=${join(options.directory, 'log4j2.properties')}`,
       '-cp',
       join(options.jars, '*'),

@@ -26,7 +26,7 @@ export async function registryProgram(options: { variables?: NodeJS.ProcessEnv; 
         env: { ...variables, JAVA_HOME: java.found.home },
       });
       const archive = join(fresh, `apicurio-registry-app-${registryVersion}-all.tar.gz`);
-      await run('tar', ['-xzf', archive, '-C', fresh], { deadlineMs: 120_000 });
+      await run('tar', ['--no-same-owner', '-xzf', archive, '-C', fresh], { deadlineMs: 120_000 });
       await rm(archive);
       await writeFile(join(fresh, 'complete'), '');
     });

@@ -1,3 +1,4 @@
+import { classArchiveArguments, makeClassArchive } from './class-archive.ts';
 import type { DockerEngine } from './docker-engine.ts';
 import { startKafkaInDocker, startPostgresInDocker, startRegistryInDocker } from './docker-services.ts';
 import type { Environment } from './environment.ts';
@@ -26,11 +27,17 @@ export const serviceWays: Readonly<Record<ServiceName, ServiceWays>> = {
       const lookup = await environment.localKafka(context.onProgress);
       if ('missing' in lookup) return lookup;
       const { java, jars } = lookup.found;
+      await makeClassArchive(java, jars, {
+        directory: `${context.directory}.training`,
+        onProgress: context.onProgress,
+        onSpawn: (identity) => context.onProcess(identity),
+      });
       context.onProgress(`Starting Kafka on Java ${java.version}`);
       const kafka = await startLocalKafka({
         directory: context.directory,
         java,
         jars,
+        jvmArguments: await classArchiveArguments(java, jars),
         onSpawn: (identity) => context.onProcess(identity),
         ...(context.preferredPort === undefined ? {} : { preferredPort: context.preferredPort }),
       });

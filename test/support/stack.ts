@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { classArchiveArguments } from '../../src/devstack/class-archive.ts';
 import { endAtExit, removeFolder } from '../../src/devstack/ephemeral-run.ts';
 import { findJava } from '../../src/devstack/java.ts';
 import { kafkaJars } from '../../src/devstack/kafka-jars.ts';
@@ -20,10 +21,11 @@ export async function startBroker(
   const java = await findJava(process.env);
   if ('missing' in java) throw new Error(java.missing);
   const jars = await kafkaJars();
+  const jvmArguments = await classArchiveArguments(java.found, jars);
   const { value, close } = await ownRun(
     'kafka',
     async (directory, onSpawn) =>
-      await startLocalKafka({ ...options, directory, java: java.found, jars, onSpawn, sessionTimeoutMs: 1_500 }),
+      await startLocalKafka({ ...options, directory, java: java.found, jars, jvmArguments, onSpawn, sessionTimeoutMs: 1_500 }),
   );
   return { ...value, jars, close };
 }
