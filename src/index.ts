@@ -13,6 +13,10 @@ export { StreamsBuilder, type TopicSelection } from './topology/streams-builder.
 export type { SinkStage, SubTopology, Topology } from './topology/topology.ts';
 export type { OutputHeaders } from './operators/to.ts';
 
+export { insert, type InsertOptions } from './sink/postgres/insert-effect.ts';
+export type { EffectFunction, SinkTransaction } from './sink/postgres/function-effect.ts';
+export type { PostgresSinkOptions } from './sink/postgres/options.ts';
+export { postgresSink } from './sink/postgres/postgres-sink.ts';
 export type { Sink, SinkBatch, SinkContext, SinkMode, SinkOutcome, SinkRecord, SinkWriter } from './sink/port.ts';
 
 export * from './model/errors.ts';
@@ -20,4 +24,17 @@ export type { Guarantee } from './model/guarantee.ts';
 export { type Header, type Headers, lastHeader, textHeader } from './model/headers.ts';
 export { coordinatesKey, IDEMPOTENCY_KEY_HEADER, idempotencyKeyHeader } from './model/idempotency-key.ts';
 export type { ConsumedRecord, Payload, RecordContext } from './model/record.ts';
-export type { TopicPartition } from './model/topic-partition.ts';
+export type { PartitionOffset, TopicPartition } from './model/topic-partition.ts';
+
+export type {
+  Admin,
+  CommittedOffset,
+  FetchedBatch,
+  IdempotentProducer,
+  Isolation,
+  KafkaClient,
+  LogBounds,
+  LogReader,
+  TopicSpec,
+} from './kafka/port.ts';
+export { murmur2, partitionForKey } from './model/partitioner.ts';

@@ -176,7 +176,9 @@ export interface KStream<out K, out V, out KS extends SerdeState = SerdeState, o
    * `postgres-flights`; where that is taken already, a name must be given.
    *
    * ```ts run
-   * flights.sink(flightsTable, { name: 'flights-table' });
+   * const connection = 'postgres://app@127.0.0.1/flights';
+   * const columns = { origin: 'origin', minutes: (flight: Flight) => flight.delay } as const;
+   * flights.sink(postgresSink({ connection, effect: insert({ table: 'flights', columns }) }), { name: 'flights-table' });
    * ```
    */
   sink(sink: Sink<K, V>, options?: StepOptions): void;

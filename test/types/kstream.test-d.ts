@@ -2,11 +2,13 @@
 import { describe, expectTypeOf, it } from 'vitest';
 import {
   bytes,
+  insert,
   int64,
   json,
   type KStream,
   nullable,
   number,
+  postgresSink,
   type Raw,
   type RecordContext,
   type Sink,
@@ -351,5 +353,14 @@ describe('sink', () => {
     flights.mapValues((flight) => (flight.delay > 0 ? flight : null)).sink({} as Sink<string, Flight>);
     // @ts-expect-error a topic is no sink
     flights.sink('topic');
+  });
+
+  it('gives a Postgres mapping the types of the stream', () => {
+    flights.sink(postgresSink({ connection: '', effect: insert({ table: 'flights', columns: { origin: 'origin' } }) }));
+    flights.sink(postgresSink({ connection: '', effect: async (tx, records) => void (await tx.query(records[0]?.value.origin ?? '')) }));
+    // @ts-expect-error flights have no speed
+    flights.sink(postgresSink({ connection: '', effect: insert({ table: 'flights', columns: { speed: 'speed' } }) }));
+    // @ts-expect-error likewise
+    flights.sink(postgresSink({ connection: '', effect: async (tx, records) => void (await tx.query(records[0]?.value.speed)) }));
   });
 });

@@ -10,7 +10,6 @@ const PRELUDE = [
   'interface Flight { origin: string; destination: string; delay: number; distance: number; carrier: string }',
   'const builder = new StreamsBuilder();',
   "const flights = builder.stream('flights', { key: string(), value: json<Flight>() });",
-  "const flightsTable = { kind: 'postgres', mode: 'exactly-once', guarantee: '', maxBatchRecords: 1, open: () => { throw new Error(); } } as const;",
   '{',
 ].join('\n');
 
