@@ -6,12 +6,13 @@ import type { ConnectionConfig } from './config.ts';
 import { ClusterConnection } from './connection.ts';
 import { senderOptions } from './producer-config.ts';
 import { Sender, type SenderOptions } from './sender.ts';
+import { topicConfigsExchange } from './wire/describe-configs.ts';
 import { ErrorCode, isRetriable, toKafkaError } from './wire/error-code.ts';
-import { maxMessageBytesExchange } from './wire/max-message-bytes.ts';
 import type { TopicMetadata } from './wire/metadata.ts';
 import { soleRecordBytes } from './wire/record-batch-encoder.ts';
 
-/** Kafka's default of `max.message.bytes`, for topics whose configuration the user may not see. */
+const MAX_MESSAGE_BYTES = 'max.message.bytes';
+/** Kafka's default of it, for topics whose configuration the user may not see. */
 const DEFAULT_MAX_MESSAGE_BYTES = 1_048_588;
 /** A topic that was created a moment ago may not be known to every broker yet. */
 const NEW_TOPIC_GRACE_MS = 500;
@@ -37,9 +38,13 @@ export abstract class BufferedProducer implements Producer {
     const deadline = performance.now() + this.options.requestTimeoutMs;
     const found = await this.#describe([...new Set(topics)], deadline);
     const names = found.map(({ topic }) => topic);
-    const limits = await this.connection.sendToAny(maxMessageBytesExchange(names), Math.max(1, deadline - performance.now()));
+    const answers = await this.connection.sendToAny(
+      topicConfigsExchange(names, [MAX_MESSAGE_BYTES]),
+      Math.max(1, deadline - performance.now()),
+    );
+    const limits = new Map(answers.map(({ topic, configs }) => [topic, Number(configs.get(MAX_MESSAGE_BYTES))]));
     for (const { topic, partitions } of found) {
-      this.sender.setTopic(topic, partitions.length, limits.get(topic) ?? DEFAULT_MAX_MESSAGE_BYTES);
+      this.sender.setTopic(topic, partitions.length, limits.get(topic) || DEFAULT_MAX_MESSAGE_BYTES);
     }
   }
 
@@ -73,7 +78,6 @@ export abstract class BufferedProducer implements Producer {
     await this.sender.flush();
   }
 
-  // oxlint-disable-next-line typescript/require-await
   async close(_timeoutMs?: number): Promise<void> {
     this.sender.fail(new FatalError('The producer is closed.'));
     this.connection.close();

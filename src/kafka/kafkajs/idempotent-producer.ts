@@ -1,9 +1,9 @@
-import { FatalError, RetriableError } from '../../model/errors.ts';
+import { FatalError } from '../../model/errors.ts';
 import type { IdempotentProducer, ProducerOptions } from '../port.ts';
-import { movingBackOff } from './back-off.ts';
 import { BufferedProducer } from './buffered-producer.ts';
 import type { ConnectionConfig } from './config.ts';
-import { ErrorCode, isRetriable, toKafkaError } from './wire/error-code.ts';
+import { retry } from './retry.ts';
+import { ErrorCode, toKafkaError } from './wire/error-code.ts';
 import { initProducerIdExchange } from './wire/init-producer-id.ts';
 import { NEWEST_PRODUCE_VERSION, OLDEST_PRODUCE_VERSION } from './wire/produce.ts';
 import type { ProducerIdentity } from './wire/producer-identity.ts';
@@ -35,17 +35,11 @@ export class KafkaIdempotentProducer extends BufferedProducer implements Idempot
 
   /** A new id each time: nothing ties it to what an earlier one may still have under way. */
   async #newIdentity(): Promise<ProducerIdentity> {
-    const deadline = performance.now() + this.options.requestTimeoutMs;
-    const moving = movingBackOff();
-    for (;;) {
-      const answer = await this.connection.sendToAny(initProducerIdExchange(null, 0), Math.max(1, deadline - performance.now()));
-      if (answer.errorCode === ErrorCode.NONE) return { producerId: answer.producerId, producerEpoch: answer.producerEpoch };
-      const delayMs = moving.next();
-      if (!isRetriable(answer.errorCode) || performance.now() + delayMs > deadline) {
-        throw toKafkaError(answer.errorCode, { api: 'InitProducerId' });
-      }
-      await new Promise((resolve) => setTimeout(resolve, delayMs));
-      if (this.connection.closed) throw new RetriableError('The producer was closed while it was being initialised.');
-    }
+    return await retry(this.options.requestTimeoutMs, async (remainingMs) => {
+      if (this.connection.closed) throw new FatalError('The producer is closed.');
+      const answer = await this.connection.sendToAny(initProducerIdExchange(null, 0), remainingMs);
+      if (answer.errorCode !== ErrorCode.NONE) throw toKafkaError(answer.errorCode, { api: 'InitProducerId' });
+      return { producerId: answer.producerId, producerEpoch: answer.producerEpoch };
+    });
   }
 }

@@ -10,7 +10,8 @@ import { PartitionQueue } from './partition-queue.ts';
 import { ErrorCode, errorName, isRetriable, toKafkaError } from './wire/error-code.ts';
 import { PRODUCE_API_KEY, produceExchange, type ProduceAnswer } from './wire/produce.ts';
 import type { ProducerIdentity } from './wire/producer-identity.ts';
-import { BATCH_HEADER_BYTES, soleRecordBytes } from './wire/record-batch-encoder.ts';
+import { soleRecordBytes } from './wire/record-batch-encoder.ts';
+import { BATCH_HEADER_BYTES } from './wire/record-batch-header.ts';
 
 /**
  * The most that one request carries, unless its first batch alone is larger. Java's default (max.request.size) is 1 MiB with up to five requests

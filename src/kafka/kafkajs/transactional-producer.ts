@@ -239,13 +239,16 @@ function reached(failPoints: FailPoints | undefined): void | Promise<void> {
 }
 
 /** Whether it settled in time, one way or the other. */
-function settled(promise: Promise<void>, timeoutMs: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(false), timeoutMs);
-    const done = (): void => {
-      clearTimeout(timer);
-      resolve(true);
-    };
-    promise.then(done, done);
+async function settled(promise: Promise<void>, timeoutMs: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, timeoutMs, false);
   });
+  const done = promise.then(
+    () => true,
+    () => true,
+  );
+  const inTime = await Promise.race([done, late]);
+  clearTimeout(timer);
+  return inTime;
 }

@@ -4,9 +4,7 @@ import type { Headers } from '../../../model/headers.ts';
 import type { Payload } from '../../../model/record.ts';
 import type { Compression } from '../../port.ts';
 import { codecId, compress } from './compression.ts';
-
-/** The header of a RecordBatch (magic 2), from the base offset to the record count. */
-export const BATCH_HEADER_BYTES = 61;
+import { BATCH_HEADER_BYTES } from './record-batch-header.ts';
 
 const BASE_OFFSET_AT = 0;
 const LENGTH_AT = 8;
