@@ -133,8 +133,7 @@ export class RecordBatchDecoder implements RecordCursor {
       return decompress(codec, this.#buffer.subarray(header.start + BATCH_HEADER_BYTES, header.end));
     } catch (error) {
       throw new FatalError(
-        `${topicPartitionKey(this.#topic, this.#partition)}: the batch at offset ${header.baseOffset} cannot be read: ` +
-          `${error instanceof Error ? error.message : String(error)}`,
+        `${topicPartitionKey(this.#topic, this.#partition)}: the batch at offset ${header.baseOffset} cannot be read: ${String(error)}`,
         { cause: error },
       );
     }
