@@ -13,6 +13,7 @@ const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
  */
 export function postgresHandlers(
   connection: ProxiedConnection,
+  name: string,
   rules: RuleBook,
   count: (firstWord: string) => void,
 ): { request: Handler; response: Handler } {
@@ -20,8 +21,10 @@ export function postgresHandlers(
   const statements = new Map<string, string>();
   const portals = new Map<string, string>();
   let started = false;
-  /** The answers up to the next ReadyForQuery belong to this rule. */
-  let armed: FaultRule | undefined;
+  /** How many ReadyForQuery are still to come: a client may send statements without waiting for the answers of those before. */
+  let unanswered = 0;
+  /** After `skip` more ReadyForQuery, the answers up to the next one belong to this rule. */
+  let armed: { readonly rule: FaultRule; skip: number } | undefined;
 
   const statementOf = (type: string, frame: Buffer): string | undefined => {
     if (type === 'Q') return cString(frame, 5).text;
@@ -46,6 +49,7 @@ export function postgresHandlers(
           return true;
         }
         started = code !== CANCEL_REQUEST;
+        unanswered = 1;
         await connection.write(server, frame);
         return true;
       }
@@ -53,7 +57,7 @@ export function postgresHandlers(
       const query = statementOf(type, frame);
       if (query !== undefined) {
         count((/\w+/.exec(query)?.[0] ?? '').toUpperCase());
-        const rule = rules.match({ query, frame });
+        const rule = rules.match({ query, server: name, frame });
         switch (rule?.action) {
           case 'closeBefore':
             await connection.writeLast();
@@ -71,12 +75,13 @@ export function postgresHandlers(
           case 'closeAfter':
           case 'dropResponse':
           case 'delayResponse':
-            armed = rule;
+            armed = { rule, skip: unanswered };
             break;
           case 'count':
           case undefined:
         }
       }
+      if (type === 'Q' || type === 'S') unanswered++;
       await connection.write(server, frame);
       return true;
     },
@@ -84,17 +89,22 @@ export function postgresHandlers(
 
   // Nothing before the start-up message needs cutting: the only answer then is the proxy's own.
   const response = frames(messageLength, async (frame) => {
-    const rule = armed;
-    if (rule?.action === 'delayResponse') {
-      armed = undefined;
-      await sleep(rule.ms ?? 1000);
-    } else if (rule !== undefined) {
-      const readyForQuery = frame[0] === 0x5a;
-      if (!readyForQuery) return true;
-      armed = undefined;
-      if (rule.action === 'dropResponse') return true;
-      connection.close();
-      return false;
+    const readyForQuery = frame[0] === 0x5a;
+    if (readyForQuery) unanswered--;
+    if (armed !== undefined && armed.skip === 0) {
+      const { rule } = armed;
+      if (rule.action === 'delayResponse') {
+        armed = undefined;
+        await sleep(rule.ms ?? 1000);
+      } else {
+        if (!readyForQuery) return true;
+        armed = undefined;
+        if (rule.action === 'dropResponse') return true;
+        connection.close();
+        return false;
+      }
+    } else if (armed !== undefined && readyForQuery) {
+      armed.skip--;
     }
     await connection.write(client, frame);
     return true;
