@@ -143,7 +143,9 @@ export class FaultProxy {
     const connection = new ProxiedConnection(client, upstream, this.#traffic, (closed) => this.#connections.delete(closed));
     this.#connections.add(connection);
     const { request, response } =
-      this.#kind === 'kafka' ? this.#kafkaHandlers(connection) : postgresHandlers(connection, this.#rules, (word) => this.#count(word));
+      this.#kind === 'kafka'
+        ? this.#kafkaHandlers(connection, `${host}:${port}`)
+        : postgresHandlers(connection, `${host}:${port}`, this.#rules, (word) => this.#count(word));
     connection.run(request, response);
   }
 
@@ -151,14 +153,14 @@ export class FaultProxy {
     this.#requests.set(name, this.requests(name) + 1);
   }
 
-  #kafkaHandlers(connection: ProxiedConnection): Handlers {
+  #kafkaHandlers(connection: ProxiedConnection, name: string): Handlers {
     const { client, server } = connection;
     const expected = new Map<number, { request: KafkaRequest; rule: FaultRule | undefined }>();
     const frameLength = (buffered: Buffer): number => (buffered.length < 4 ? 0 : 4 + buffered.readInt32BE(0));
     const request = frames(frameLength, async (frame) => {
       const parsed = parseRequest(frame);
       this.#count(parsed.api);
-      const rule = this.#rules.match({ api: parsed.api, clientId: parsed.clientId, frame });
+      const rule = this.#rules.match({ api: parsed.api, server: name, clientId: parsed.clientId, frame });
       switch (rule?.action) {
         case 'closeBefore':
           await connection.writeLast();

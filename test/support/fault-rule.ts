@@ -28,6 +28,8 @@ export interface FaultRule {
   readonly nth?: number;
   /** How often it fires. Default 1; Infinity for ever. */
   readonly times?: number;
+  /** Only requests to this server, `host:port` as the server itself is reached. */
+  readonly server?: string;
   /** Kafka: matched against the request's client id. */
   readonly clientId?: RegExp;
   /** Kafka: text that must occur in the bytes of the request, such as a topic, a group or a transactional id. */
@@ -43,6 +45,7 @@ export interface ObservedRequest {
   readonly api?: string;
   readonly query?: string;
   readonly clientId?: string | null;
+  readonly server: string;
   readonly frame: Buffer;
 }
 
@@ -61,9 +64,10 @@ export class ArmedRule {
 
   /** Counts the request if it matches; true when the rule fires on it, which only happens where it `mayFire`. */
   hits(request: ObservedRequest, mayFire: boolean): boolean {
-    const { api, query, clientId, contains, nth = 1, times = 1 } = this.rule;
+    const { api, query, server, clientId, contains, nth = 1, times = 1 } = this.rule;
     if (api !== undefined && api !== request.api) return false;
     if (query !== undefined && (request.query === undefined || !query.test(request.query))) return false;
+    if (server !== undefined && server !== request.server) return false;
     if (clientId !== undefined && !clientId.test(request.clientId ?? '')) return false;
     if (contains !== undefined && !request.frame.includes(contains)) return false;
     this.seen++;

@@ -226,6 +226,18 @@ export function refuse(request: KafkaRequest, errorCode: number): Buffer {
         });
         writer.int32(0);
       });
+    case 'Fetch':
+      return answer((writer) => {
+        writer.int32(0);
+        if (version >= 7) writer.int16(0).int32(0);
+        perPartition(writer, flexible, fetchedPartitions(body, version), (w) => {
+          w.int16(errorCode).int64(-1n).int64(-1n);
+          if (version >= 5) w.int64(-1n);
+          w.array([], () => {});
+          if (version >= 11) w.int32(-1);
+          w.bytes(Buffer.alloc(0));
+        });
+      });
     default:
       throw new Error(`answerError knows no ${api} v${version}; use dropRequest or closeBefore, or teach it`);
   }
@@ -307,6 +319,22 @@ function producedPartitions(body: Buffer, version: number): RequestedTopic[] {
       r.compactNullableBytes();
       r.skipTags();
     } else r.nullableBytes();
+    return partition;
+  });
+}
+
+function fetchedPartitions(body: Buffer, version: number): RequestedTopic[] {
+  if (version < 4 || version > 11) throw new Error('answerError knows Fetch v4 to v11 only');
+  const reader = new WireReader(body, 'Fetch');
+  for (const field of ['replica_id', 'max_wait_ms', 'min_bytes', 'max_bytes']) reader.int32(field);
+  reader.int8('isolation_level');
+  if (version >= 7) reader.raw(8, 'session');
+  return requestedTopics(reader, false, (r) => {
+    const partition = r.int32();
+    if (version >= 9) r.int32();
+    r.int64();
+    if (version >= 5) r.int64();
+    r.int32();
     return partition;
   });
 }

@@ -14,6 +14,8 @@ import { EARLIEST, LATEST } from './wire/list-offsets.ts';
 import type { TopicMetadata } from './wire/metadata.ts';
 import { offsetFetchExchange } from './wire/offset-fetch.ts';
 
+const NEW_TOPIC_MS = 1_000;
+
 /**
  * Topics, log bounds and group offsets. Each call is repeated within `requestTimeout` while it throws RetriableError, which does no harm:
  * what a lost answer has done already is found done.
@@ -70,20 +72,22 @@ export class KafkaAdmin implements Admin {
   }
 
   async topicConfigs(topic: string): Promise<ReadonlyMap<string, string>> {
+    const started = performance.now();
     return await this.#retry(async (remainingMs) => {
       const [answer] = await this.#connection.sendToAny(topicConfigsExchange([topic]), remainingMs);
       if (answer === undefined) throw new FatalError(`DescribeConfigs of topic '${topic}' answered nothing.`);
-      if (answer.errorCode !== ErrorCode.NONE) {
-        throw toKafkaError(answer.errorCode, { api: 'DescribeConfigs', topic, detail: answer.detail });
-      }
-      return answer.configs;
+      const { errorCode, detail, configs } = answer;
+      // A topic that was just created reaches the brokers one by one.
+      if (errorCode === ErrorCode.UNKNOWN_TOPIC_OR_PARTITION && performance.now() - started > NEW_TOPIC_MS) throw absent(topic);
+      if (errorCode !== ErrorCode.NONE) throw toKafkaError(errorCode, { api: 'DescribeConfigs', topic, detail });
+      return configs;
     });
   }
 
   async logBounds(topic: string): Promise<readonly LogBounds[]> {
     const counts = await this.partitionCounts([topic]);
     const count = counts.get(topic);
-    if (count === undefined) throw toKafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, { api: 'Metadata', topic });
+    if (count === undefined) throw absent(topic);
     const partitions = Array.from({ length: count }, (_, partition) => ({ topic, partition }));
     const ask = async (timestamp: bigint, isolation: 'read-committed' | 'read-uncommitted') => {
       const queries = partitions.map((each) => ({ ...each, timestamp }));
@@ -140,6 +144,10 @@ export class KafkaAdmin implements Admin {
   #retry<T>(attempt: (remainingMs: number) => Promise<T>): Promise<T> {
     return retry(this.#timeoutMs, async (remainingMs) => await attempt(Math.ceil(remainingMs)));
   }
+}
+
+function absent(topic: string): FatalError {
+  return new FatalError(`topic '${topic}' does not exist. Create it, or check its name.`);
 }
 
 function check(

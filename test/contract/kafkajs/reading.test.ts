@@ -1,0 +1,5 @@
+import { inject } from 'vitest';
+import { kafkaContract } from '../suite/kafka-contract.ts';
+import { kafkaJsSubject } from './subject.ts';
+
+kafkaContract('kafkajs', 'reading', () => kafkaJsSubject(inject('kafkaBrokers')));

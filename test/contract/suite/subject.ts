@@ -1,0 +1,52 @@
+import { randomBytes } from 'node:crypto';
+import type { KafkaClient } from '../../../src/kafka/port.ts';
+
+/** What a request may meet on its way. Each hits the next request of that api only, and counts. */
+export interface Faults {
+  /** Executed, but the answer is lost together with the connection. */
+  loseAnswer(api: string): Fault;
+  /** Lost on its way together with the connection. */
+  loseRequest(api: string): Fault;
+  /** Not executed; answered with this error code. */
+  refuse(api: string, errorCode: number, times?: number): Fault;
+  /** From now on, no connection works until `heal`. */
+  partition(): void;
+  heal(): void;
+}
+
+export interface Fault {
+  readonly fired: number;
+}
+
+/** A client whose way to the cluster can be disturbed. */
+export interface DisturbedClient {
+  readonly client: KafkaClient;
+  readonly faults: Faults;
+  close(): Promise<void>;
+}
+
+/** The implementation of the port that is put to the test, on one cluster for the whole suite. */
+export interface Subject {
+  readonly client: KafkaClient;
+  disturbed(): Promise<DisturbedClient>;
+  close(): Promise<void>;
+}
+
+/** A name that no other run uses. */
+export function unique(prefix: string): string {
+  return `${prefix}-${randomBytes(6).toString('hex')}`;
+}
+
+/** What must be closed at the end of a test, in the opposite order. */
+export class Closing {
+  readonly #items: { close(): Promise<unknown> }[] = [];
+
+  add<T extends { close(): Promise<unknown> }>(item: T): T {
+    this.#items.push(item);
+    return item;
+  }
+
+  async closeAll(): Promise<void> {
+    for (const item of this.#items.splice(0).toReversed()) await item.close();
+  }
+}
