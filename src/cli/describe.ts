@@ -40,7 +40,8 @@ export async function loadTopology(file: string): Promise<Topology> {
   const inner = (module.default as { readonly default?: unknown; readonly topology?: unknown } | undefined) ?? {};
   const candidates = [module.default, module.topology, inner.default, inner.topology].filter((exported) => exported !== undefined);
   if (candidates.length === 0) throw new TopologyError(`${file} has neither a default export nor an export named topology: ${EXPECTED}`);
-  for (const candidate of candidates) {
+  // What is there already comes before what a function would make, which may need more than a builder.
+  for (const candidate of candidates.toSorted((a, b) => Number(typeof a === 'function') - Number(typeof b === 'function'))) {
     const topology = await topologyOf(candidate);
     if (topology !== undefined) return topology;
   }

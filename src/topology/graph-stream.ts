@@ -26,7 +26,7 @@ export interface KnownSerdes {
   readonly value: Serde<unknown> | undefined;
 }
 
-type Erased = Record<Exclude<keyof KStream<unknown, unknown>, symbol>, (...given: never[]) => unknown>;
+type Erased = Record<keyof KStream<unknown, unknown>, (...given: never[]) => unknown>;
 
 /**
  * A KStream as a place in a graph that is being written. Types are erased here: what may be given is checked by the interface, and for

@@ -2,8 +2,6 @@ import type { RecordContext } from '../model/record.ts';
 import type { Sink } from '../sink/port.ts';
 import type { Mapper, Predicate, SerdeState, StepOptions, Sync, ToArguments } from './stream-options.ts';
 
-declare const serdes: unique symbol;
-
 /**
  * Records as independent events, with keys of type `K` and values of type `V`. Each method adds a step and returns the stream behind it; nothing
  * runs before the topology is given to an `Application`.
@@ -23,9 +21,6 @@ declare const serdes: unique symbol;
  * ```
  */
 export interface KStream<out K, out V, out KS extends SerdeState = SerdeState, out VS extends SerdeState = SerdeState> {
-  /** There for the compiler only. */
-  readonly [serdes]?: readonly [KS, VS];
-
   /**
    * Keeps the records for which the predicate is true. A predicate that narrows the type (`value is X`) narrows the stream.
    *

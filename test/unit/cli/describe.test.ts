@@ -26,6 +26,10 @@ describe('the topology of a file', () => {
     ['a topology', `${IMPORT}${STEPS}export default builder.build();`],
     ['a builder', `${IMPORT}${STEPS}export default builder;`],
     ['an export named topology', `${IMPORT}${STEPS}export const topology = builder.build();`],
+    [
+      'an export named topology beside a function that needs something else',
+      `${IMPORT}${STEPS}export const topology = builder.build();\nexport default () => { throw new Error('needs options'); };`,
+    ],
     ['a function that takes a builder', `export default function (builder) { ${STEPS} }`],
     ['a function that waits', `export default async function (builder) { await Promise.resolve(); ${STEPS} }`],
     ['a function that returns a builder', `${IMPORT}${STEPS}export default () => builder;`],
