@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
+import { identify } from './process-identity.ts';
 import { StackError } from './stack-error.ts';
 
 /** Where downloads are kept for all checkouts of this user: `$XDG_CACHE_HOME/tidemark`, by default `~/.cache/tidemark`. */
@@ -21,6 +22,7 @@ export async function folderMadeOnce(
 ): Promise<string> {
   if (await isComplete(target)) return target;
   await mkdir(dirname(target), { recursive: true });
+  await removeAbandoned(target);
   const fresh = `${target}.new-${process.pid}-${randomBytes(4).toString('hex')}`;
   await mkdir(fresh);
   try {
@@ -41,6 +43,15 @@ export async function folderMadeOnce(
     throw new StackError(`${target} is being replaced by somebody else again and again. Remove it and try once more.`);
   } finally {
     await rm(fresh, { recursive: true, force: true });
+  }
+}
+
+/** What was being built by processes that are no more. */
+async function removeAbandoned(target: string): Promise<void> {
+  for (const name of await readdir(dirname(target))) {
+    const builder = name.startsWith(`${basename(target)}.new-`) ? /^\d+/.exec(name.slice(basename(target).length + 5))?.[0] : undefined;
+    if (builder === undefined || identify(Number(builder)) !== undefined) continue;
+    await rm(join(dirname(target), name), { recursive: true, force: true });
   }
 }
 

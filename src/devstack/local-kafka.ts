@@ -15,7 +15,7 @@ export interface LocalKafkaOptions {
   /** From `kafkaJars()`. */
   readonly jars: string;
   readonly java: Java;
-  /** Called as soon as there is a process, before it is ready. */
+  /** Called with each process as soon as there is one: first what prepares the data, then the server, before it is ready. */
   readonly onSpawn?: (identity: ProcessIdentity) => void;
   /** A second listener that tells its clients to come to this port on 127.0.0.1, where a fault proxy may stand. */
   readonly proxied?: { readonly advertisedPort: number };
@@ -193,7 +193,7 @@ async function formatOnce(options: LocalKafkaOptions, settings: Readonly<Record<
       formatFile,
       ...extra,
     ],
-    { deadlineMs: 60_000, cwd: options.directory },
+    { deadlineMs: 60_000, cwd: options.directory, onSpawn: options.onSpawn },
   );
   await rm(formatFile, { force: true });
   await rename(fresh, data);

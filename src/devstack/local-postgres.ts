@@ -14,7 +14,7 @@ export interface LocalPostgresOptions {
   readonly binaries: PostgresBinaries;
   /** Whom the server runs as; undefined for the user of this process. */
   readonly user: UnixUser | undefined;
-  /** Called as soon as there is a process, before it is ready. */
+  /** Called with each process as soon as there is one: first what prepares the data, then the server, before it is ready. */
   readonly onSpawn?: (identity: ProcessIdentity) => void;
   /** Skips the flush to disk of the first initialisation, for data that is thrown away anyway. The server itself always flushes. */
   readonly ephemeral?: boolean;
@@ -188,7 +188,7 @@ async function initialiseOnce(base: string, options: LocalPostgresOptions): Prom
       '--locale=C',
       ...(options.ephemeral === true ? ['--no-sync'] : []),
     ],
-    { deadlineMs: 120_000, cwd: base, user: options.user, env: { ...process.env, LC_ALL: 'C' } },
+    { deadlineMs: 120_000, cwd: base, user: options.user, env: { ...process.env, LC_ALL: 'C' }, onSpawn: options.onSpawn },
   );
   await rename(fresh, data);
   return password;

@@ -56,7 +56,14 @@ export async function spawnServer(command: Command, onSpawn: (identity: ProcessI
 export async function run(
   file: string,
   args: readonly string[],
-  options: { deadlineMs: number; cwd?: string; env?: NodeJS.ProcessEnv; user?: UnixUser | undefined; signal?: AbortSignal },
+  options: {
+    deadlineMs: number;
+    cwd?: string;
+    env?: NodeJS.ProcessEnv;
+    user?: UnixUser | undefined;
+    /** As in `spawnServer`: even a short command goes on when this process is killed meanwhile. */
+    onSpawn?: ((identity: ProcessIdentity) => void) | undefined;
+  },
 ): Promise<string> {
   return await new Promise<string>((resolve, reject) => {
     const child = spawn(file, args, {
@@ -65,6 +72,8 @@ export async function run(
       ...(options.env === undefined ? {} : { env: options.env }),
       ...(options.user === undefined ? {} : { uid: options.user.uid, gid: options.user.gid }),
     });
+    const identity = child.pid === undefined ? undefined : identify(child.pid);
+    if (identity !== undefined) options.onSpawn?.(identity);
     let output = '';
     const keep = (chunk: Buffer): void => {
       output = (output + chunk.toString()).slice(-64 * 1024);

@@ -49,6 +49,14 @@ describe('a folder that is made once', () => {
     expect(readdirSync(base).filter((name) => name.startsWith('failed'))).toEqual([]);
   });
 
+  it('does away with what a killed process had begun', async () => {
+    const target = join(base, 'abandoned');
+    mkdirSync(`${target}.new-4194305-abcd`);
+    mkdirSync(`${target}.new-${process.pid}-abcd`);
+    await folderMadeOnce(target, isComplete, async (folder) => await fill(folder, 'x'));
+    expect(readdirSync(base).filter((name) => name.startsWith('abandoned'))).toEqual(['abandoned', `abandoned.new-${process.pid}-abcd`]);
+  });
+
   it('lies where the XDG variable says, if that is an absolute path', () => {
     expect(cacheFolder({ XDG_CACHE_HOME: '/somewhere' })).toBe('/somewhere/tidemark');
     expect(cacheFolder({ XDG_CACHE_HOME: 'relative' })).toMatch(/\.cache\/tidemark$/);
