@@ -69,8 +69,12 @@ export interface Assignor {
   readonly name: string;
   /** Travels to the leader with each join, in `GroupMember.userData`. */
   userData(): Buffer;
-  /** Every partition of every subscribed topic goes to exactly one member that subscribes to it. */
+  /** Every partition of every subscribed topic goes to one member at most, which subscribes to it. */
   assign(members: readonly GroupMember[], partitionCounts: ReadonlyMap<string, number>): ReadonlyMap<string, readonly TopicPartition[]>;
+  /** What the leader tells this member beside its partitions, in the assignment's user data. Called after `assign`. Default: nothing. */
+  noteFor?(memberId: string): Buffer;
+  /** Runs on each member with the leader's note, before `assigned` is delivered. What it throws, `poll` throws. */
+  onNote?(note: Buffer): void;
 }
 
 export interface GroupConsumerOptions {
