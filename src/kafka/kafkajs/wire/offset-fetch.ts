@@ -1,11 +1,15 @@
+import { RetriableError } from '../../../model/errors.ts';
 import type { TopicPartition } from '../../../model/topic-partition.ts';
 import type { CommittedOffset } from '../../port.ts';
 import { byTopic } from './by-topic.ts';
-import { ErrorCode, toKafkaError } from './error-code.ts';
+import { ErrorCode, toKafkaError, type ErrorPlace } from './error-code.ts';
 import type { Exchange } from './exchange.ts';
 import type { WireReader } from './reader.ts';
 
 const NOT_COMMITTED = -1n;
+
+/** A transaction that commits one of the offsets is pending (KIP-447): only its end tells what is committed. */
+export class UnstableOffsetError extends RetriableError {}
 
 /**
  * OffsetFetch v7 (Kafka 2.5): the first version with `require_stable` (KIP-447), under which a partition whose offset a pending transaction
@@ -45,12 +49,17 @@ export function offsetFetchExchange(
       if (errorCode !== ErrorCode.NONE) throw toKafkaError(errorCode, place);
       const committed: CommittedOffset[] = [];
       for (const { topic, partition, offset, metadata, errorCode } of answers) {
-        if (errorCode !== ErrorCode.NONE) throw toKafkaError(errorCode, { ...place, topic, partition });
+        if (errorCode !== ErrorCode.NONE) throw partitionError(errorCode, { ...place, topic, partition });
         if (offset !== NOT_COMMITTED) committed.push({ topic, partition, offset, metadata });
       }
       return committed;
     },
   };
+}
+
+function partitionError(code: number, place: ErrorPlace): Error {
+  const error = toKafkaError(code, place);
+  return code === ErrorCode.UNSTABLE_OFFSET_COMMIT ? new UnstableOffsetError(error.message) : error;
 }
 
 function readPartition(reader: WireReader, topic: string): CommittedOffset & { readonly errorCode: number } {
