@@ -13,7 +13,7 @@ describe('a given address', () => {
     const server = createServer();
     const port = await freePort();
     await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
-    await checkGivenAddress('kafka', `127.0.0.1:1, 127.0.0.1:${port}`, 5_000);
+    await expect(checkGivenAddress('kafka', `127.0.0.1:1, 127.0.0.1:${port}`, 5_000)).resolves.toBeUndefined();
     await new Promise((resolve) => server.close(resolve));
   });
 
