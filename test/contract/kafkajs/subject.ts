@@ -20,11 +20,14 @@ async function disturbed(broker: string): Promise<DisturbedClient> {
   return {
     client: kafkaClient({ brokers: [proxy.address], connectionTimeout: 2_000 }),
     faults: {
-      loseAnswer: (api) => once(api, 'closeAfter'),
-      loseRequest: (api) => once(api, 'closeBefore'),
+      loseAnswer: (api, times = 1) => once(api, 'closeAfter', { times }),
+      loseRequest: (api, times = 1) => once(api, 'closeBefore', { times }),
       refuse: (api, errorCode, times = 1) => once(api, 'answerError', { errorCode, times }),
       partition: () => proxy.refuse(),
-      heal: () => proxy.resume(),
+      heal: () => {
+        proxy.clearRules();
+        proxy.resume();
+      },
     },
     close: () => proxy.close(),
   };

@@ -1,4 +1,4 @@
-import type { FetchOptions, FetchedBatch, KafkaClient, Producer, TransactionalProducer } from '../../../src/kafka/port.ts';
+import type { FetchOptions, FetchedBatch, KafkaClient, LogBounds, Producer, TransactionalProducer } from '../../../src/kafka/port.ts';
 import { NO_HEADERS } from '../../../src/model/headers.ts';
 import type { ConsumedRecord } from '../../../src/model/record.ts';
 import { topicPartitionKey, type PartitionOffset } from '../../../src/model/topic-partition.ts';
@@ -21,12 +21,11 @@ export async function readLog(
   topic: string,
   options: { readonly fetch?: FetchOptions; readonly from?: readonly PartitionOffset[] } = {},
 ): Promise<ConsumedRecord[]> {
-  const admin = client.admin();
-  const bounds = await admin.logBounds(topic).finally(() => admin.close());
-  const from = options.from ?? bounds.map(({ partition, start }) => ({ topic, partition, offset: start }));
+  const logs = await boundsOf(client, topic);
+  const from = options.from ?? logs.map(({ partition, start }) => ({ topic, partition, offset: start }));
   const committedOnly = options.fetch?.isolation !== 'read-uncommitted';
   const left = new Map<string, bigint>();
-  for (const { partition, lastStable, highWatermark } of bounds) {
+  for (const { partition, lastStable, highWatermark } of logs) {
     const end = committedOnly ? lastStable : highWatermark;
     const start = from.find((each) => each.partition === partition)?.offset;
     if (start !== undefined && start < end) left.set(topicPartitionKey(topic, partition), end);
@@ -39,7 +38,7 @@ export async function readLog(
     while (left.size > 0) {
       if (performance.now() > deadline) throw new Error(`not read within ${DEADLINE_MS} ms: ${JSON.stringify([...left].map(String))}`);
       for (const batch of await reader.poll(500)) {
-        records.push(...recordsOf(batch));
+        for (let record = batch.records.next(); record !== undefined; record = batch.records.next()) records.push(record);
         const key = topicPartitionKey(topic, batch.partition);
         const end = left.get(key);
         if (end !== undefined && batch.nextOffset >= end) left.delete(key);
@@ -74,8 +73,16 @@ export async function commitValues(
 
 /** The first and the next offset, and what is stable, of a topic's partition 0. */
 export async function bounds(client: KafkaClient, topic: string): Promise<{ start: bigint; lastStable: bigint; highWatermark: bigint }> {
-  const admin = client.admin();
-  const [first] = await admin.logBounds(topic).finally(() => admin.close());
+  const [first] = await boundsOf(client, topic);
   if (first === undefined) throw new Error(`topic '${topic}' has no partition`);
   return { start: first.start, lastStable: first.lastStable, highWatermark: first.highWatermark };
+}
+
+async function boundsOf(client: KafkaClient, topic: string): Promise<readonly LogBounds[]> {
+  const admin = client.admin();
+  try {
+    return await admin.logBounds(topic);
+  } finally {
+    await admin.close();
+  }
 }

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Compression } from '../../../src/kafka/port.ts';
-import { FatalError, RecordTooLargeError } from '../../../src/model/errors.ts';
+import { FatalError, RecordTooLargeError, RetriableError } from '../../../src/model/errors.ts';
 import { NO_HEADERS } from '../../../src/model/headers.ts';
 import { appendAll, readLog, readValues } from './log.ts';
 import { Closing, unique, type Subject } from './subject.ts';
@@ -140,7 +140,7 @@ export function producingContract(subject: () => Subject): void {
       await producer.flush();
       disturbed.faults.partition();
       appendAll(producer, topic, ['lost']);
-      await expect(producer.flush()).rejects.toThrow();
+      await expect(producer.flush()).rejects.toThrow(RetriableError);
       disturbed.faults.heal();
       await producer.init();
       appendAll(producer, topic, ['after']);

@@ -1,16 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import type { KafkaClient } from '../../../src/kafka/port.ts';
 
-/** What a request may meet on its way. Each hits the next request of that api only, and counts. */
+/** What a request may meet on its way. Each hits the next requests of that api, one where `times` is left out, and counts. */
 export interface Faults {
   /** Executed, but the answer is lost together with the connection. */
-  loseAnswer(api: string): Fault;
+  loseAnswer(api: string, times?: number): Fault;
   /** Lost on its way together with the connection. */
-  loseRequest(api: string): Fault;
+  loseRequest(api: string, times?: number): Fault;
   /** Not executed; answered with this error code. */
   refuse(api: string, errorCode: number, times?: number): Fault;
-  /** From now on, no connection works until `heal`. */
+  /** From now on no connection works. */
   partition(): void;
+  /** Ends every fault. */
   heal(): void;
 }
 

@@ -96,15 +96,21 @@ describe('record batches of the Java client', () => {
     expect(encode(batch, true, 'none').toString('hex')).toBe(batch.hex);
   });
 
-  it.each(dataBatches.filter(({ compression }) => compression !== 'none'))('$name is written so that it reads the same', (batch) => {
-    if (batch.compression === 'zstd' && !('zstdCompressSync' in zlib)) {
-      expect(() => encode(batch, false, 'zstd')).toThrow(/needs Node 22\.15/);
-      return;
-    }
+  const compressed = dataBatches.filter(({ compression }) => compression !== 'none');
+  const writable = compressed.filter(({ compression }) => compression !== 'zstd' || 'zstdCompressSync' in zlib);
+
+  it.each(writable)('$name is written so that it reads the same', (batch) => {
     const bytes = encode(batch, false, batch.compression as Compression);
     expect(bytes.readInt16BE(21)).toBe(bytesOf(batch).readInt16BE(21));
     expect(decode(bytes)).toEqual(expected(batch));
   });
+
+  it.each(compressed.filter((batch) => !writable.includes(batch)))(
+    '$name cannot be written by this version of Node, which is said',
+    (batch) => {
+      expect(() => encode(batch, false, 'zstd')).toThrow(/needs Node 22\.15/);
+    },
+  );
 
   it.each(controlBatches)('$name moves the position and is no record', (batch) => {
     const bytes = bytesOf(batch);
