@@ -243,11 +243,11 @@ export class Membership {
 
   /** Sends one heartbeat and gives the time until the next one. The next is planned only when this one is over, so they never pile up. */
   async #heartbeat(member: Member): Promise<number> {
-    const { groupId, heartbeatIntervalMs, sessionTimeoutMs, requestTimeoutMs, isStuck } = this.#options;
+    const { groupId, heartbeatIntervalMs, sessionTimeoutMs, rebalanceTimeoutMs, requestTimeoutMs, isStuck } = this.#options;
     this.#checkSession();
     if (this.#member !== member) return 0;
     if (isStuck()) {
-      this.lose('the consumer has not been polled for longer than maxPollIntervalMs');
+      this.lose(`the consumer has not been polled for longer than maxPollIntervalMs (${rebalanceTimeoutMs})`);
       await this.leave(requestTimeoutMs);
       return 0;
     }
