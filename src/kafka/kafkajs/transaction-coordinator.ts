@@ -32,8 +32,10 @@ interface Question<T> {
   readonly onSent?: () => void;
   /** Codes that are answered by asking again although others throw them. */
   readonly patience?: readonly number[];
-  /** The request may have been executed and may be executed still: what to do before it is repeated. What it throws ends the repetition. */
-  onIndefinite?(error: TidemarkError): void;
+  /** The answer is lost: the request may have been executed, or may be still. Called before it is repeated; what it throws ends the repetition. */
+  onLost?(error: ConnectionLostError): void;
+  /** The coordinator itself does not know whether its successor will find the request executed. It is asked again. */
+  onDoubt?(): void;
 }
 
 /**
@@ -41,7 +43,7 @@ interface Question<T> {
  * longest time that a transaction can be open has passed.
  *
  * Which requests may be repeated after their answer was lost is the heart of it: each of them may still be on its way, and take effect late.
- * Whoever calls learns of it by `onIndefinite`, and must not begin another transaction under the same epoch.
+ * Whoever calls learns of it by `onLost`, and must not begin another transaction under the same epoch.
  */
 export class TransactionCoordinator {
   readonly #connection: CoordinatorConnection;
@@ -70,8 +72,8 @@ export class TransactionCoordinator {
     return { producerId, producerEpoch };
   }
 
-  /** Repeating it is safe as long as the transaction is open; a late one would open another transaction, which `onIndefinite` is to prevent. */
-  async addPartitions(identity: ProducerIdentity, partitions: readonly TopicPartition[], onIndefinite: () => void): Promise<void> {
+  /** Repeating it is safe as long as the transaction is open; a late one would open another transaction, which `onLost` is to prevent. */
+  async addPartitions(identity: ProducerIdentity, partitions: readonly TopicPartition[], onLost: () => void): Promise<void> {
     const { transactionalId } = this.#options;
     await this.#ask({
       type: 'transaction',
@@ -80,19 +82,19 @@ export class TransactionCoordinator {
       errorOf: (answer) => telling(answer.partitions),
       // The broker's own metadata may lag behind the topic's creation.
       patience: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
-      onIndefinite,
+      onLost,
     });
   }
 
   /** As `addPartitions`. */
-  async addOffsets(identity: ProducerIdentity, groupId: string, onIndefinite: () => void): Promise<void> {
+  async addOffsets(identity: ProducerIdentity, groupId: string, onLost: () => void): Promise<void> {
     const { transactionalId } = this.#options;
     await this.#ask({
       type: 'transaction',
       key: transactionalId,
       exchange: addOffsetsToTxnExchange(transactionalId, identity, groupId),
       errorOf: (answer) => answer.errorCode,
-      onIndefinite,
+      onLost,
     });
   }
 
@@ -109,21 +111,19 @@ export class TransactionCoordinator {
       exchange: txnOffsetCommitExchange(3, transactionalId, identity, group, offsets),
       errorOf: (answer) => telling(answer.partitions),
       patience: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
-      onIndefinite: (error) => {
-        if (error instanceof ConnectionLostError) throw error;
+      onLost: (error) => {
+        throw error;
       },
     });
   }
 
   /**
-   * Ends the transaction. It is repeated after a lost answer, as the Java client does: while nothing else is begun under this epoch, the repetition
-   * either ends the transaction, or finds it ended the same way and is answered alike. A repetition that finds a higher epoch cannot tell whether the
-   * first attempt came before it, hence OutcomeUnknownError. `onIndefinite` has to see to it that a late attempt meets no later transaction.
+   * Ends the transaction. It is not repeated after a lost answer, although a repetition would find the transaction ended and be answered alike: the lost
+   * request could still be on its way and end a later transaction of this epoch. Hence OutcomeUnknownError, and only a new epoch leads on.
    */
-  async end(identity: ProducerIdentity, commit: boolean, onSent: () => void, onIndefinite: () => void): Promise<void> {
+  async end(identity: ProducerIdentity, commit: boolean, onSent: () => void): Promise<void> {
     const { transactionalId } = this.#options;
-    const what = commit ? 'committed' : 'aborted';
-    let indefinite: TidemarkError | undefined;
+    let doubtful = false;
     let sent = false;
     try {
       await this.#ask({
@@ -135,15 +135,17 @@ export class TransactionCoordinator {
           if (!sent) onSent();
           sent = true;
         },
-        onIndefinite: (error) => {
-          indefinite = error;
-          onIndefinite();
+        onLost: (error) => {
+          throw error;
+        },
+        onDoubt: () => {
+          doubtful = true;
         },
       });
     } catch (error) {
-      if (indefinite === undefined) throw error;
+      if (!doubtful && !(error instanceof ConnectionLostError)) throw error;
       throw new OutcomeUnknownError(
-        `Whether the transaction of '${transactionalId}' is ${what} is not known: an answer to EndTxn was lost. ` +
+        `Whether the transaction of '${transactionalId}' is ${commit ? 'committed' : 'aborted'} is not known: EndTxn had no sure answer. ` +
           'Initialise anew, which settles it, and read the committed offsets.',
         { cause: error },
       );
@@ -188,14 +190,14 @@ export class TransactionCoordinator {
       answer = await this.#connection.send(nodeId, exchange, { timeoutMs, ...(onSent === undefined ? {} : { onSent }) });
     } catch (error) {
       if (!(error instanceof RetriableError)) throw error;
-      if (error instanceof ConnectionLostError) question.onIndefinite?.(error);
+      if (error instanceof ConnectionLostError) question.onLost?.(error);
       return { failure: error, code: ErrorCode.NETWORK_EXCEPTION };
     }
     const code = question.errorOf(answer);
     if (code === ErrorCode.NONE) return { answer };
     const failure = this.#failure(code, exchange.apiName, type, key);
     // With these two a coordinator also says that its log took the change but not yet the replicas: a successor may know of it.
-    if (code === ErrorCode.NOT_COORDINATOR || code === ErrorCode.COORDINATOR_NOT_AVAILABLE) question.onIndefinite?.(failure);
+    if (code === ErrorCode.NOT_COORDINATOR || code === ErrorCode.COORDINATOR_NOT_AVAILABLE) question.onDoubt?.();
     else if (
       code !== ErrorCode.CONCURRENT_TRANSACTIONS &&
       code !== ErrorCode.COORDINATOR_LOAD_IN_PROGRESS &&

@@ -117,7 +117,12 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
     }
     if (!clean || this.#late) return this.init();
     this.sender.resume();
-    await this.#end(false);
+    try {
+      await this.#end(false);
+    } catch (error) {
+      if (error instanceof FencedError || error instanceof FatalError || round !== this.#round) throw error;
+      await this.init();
+    }
   }
 
   override async close(timeoutMs = 5_000): Promise<void> {
@@ -144,14 +149,9 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
     this.#state = 'ending';
     let failPoint: void | Promise<void> | undefined;
     try {
-      await this.#coordinator.end(
-        this.#identity,
-        commit,
-        () => {
-          if (commit) failPoint = reached(this.#failPoints);
-        },
-        () => this.#markLate(round),
-      );
+      await this.#coordinator.end(this.#identity, commit, () => {
+        if (commit) failPoint = reached(this.#failPoints);
+      });
       await failPoint;
       this.#assertCurrent(round);
     } catch (error) {
