@@ -81,7 +81,7 @@ await consumer.subscribe({ topics: [input], fromBeginning: true });
 await consumer.run({
   autoCommit: false,
   eachBatchAutoResolve: false,
-  partitionsConcurrentlyConsumed: 4,
+  partitionsConsumedConcurrently: 4,
   eachBatch: async ({ batch, resolveOffset }) => {
     const task = await taskOf(batch.partition);
     await inTurn(task, async () => {
