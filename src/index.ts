@@ -13,6 +13,15 @@ export { StreamsBuilder, type TopicSelection } from './topology/streams-builder.
 export type { SinkStage, SubTopology, Topology } from './topology/topology.ts';
 export type { OutputHeaders } from './operators/to.ts';
 
+export {
+  Application,
+  type ApplicationOptions,
+  type ApplicationState,
+  type KafkaConfig,
+  type StateListener,
+} from './runtime/application.ts';
+export type { OffsetOutOfRange, RuntimeOptions } from './runtime/options.ts';
+
 export { insert, type InsertOptions } from './sink/postgres/insert-effect.ts';
 export type { EffectFunction, SinkTransaction } from './sink/postgres/function-effect.ts';
 export type { PostgresSinkOptions } from './sink/postgres/options.ts';
@@ -37,4 +46,6 @@ export type {
   LogReader,
   TopicSpec,
 } from './kafka/port.ts';
+export { kafkaClient } from './kafka/kafkajs/client.ts';
+export type { KafkaClientConfig } from './kafka/kafkajs/config.ts';
 export { murmur2, partitionForKey } from './model/partitioner.ts';
