@@ -36,6 +36,7 @@ export class KafkaLogReader implements LogReader {
   }
 
   async poll(maxWaitMs: number): Promise<readonly FetchedBatch[]> {
+    if (this.#closed) throw new FatalError('the log reader is closed.');
     const deadline = performance.now() + maxWaitMs;
     // Whoever polls without a pause must not keep the sockets and timers from their turn.
     await eventLoopTurn();
