@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { TidemarkError } from '../model/errors.ts';
 import { registerDescribe } from './describe.ts';
+import { registerRun } from './run.ts';
 import { registerStack } from './stack.ts';
 
 const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
@@ -12,6 +13,7 @@ const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.me
 const program = new Command('tidemark').description(manifest.description).version(manifest.version);
 registerStack(program);
 registerDescribe(program);
+registerRun(program);
 
 try {
   await program.parseAsync();
