@@ -4,9 +4,14 @@ import { StreamsBuilder, json, string } from '../../src/index.ts';
 import { allExamples, type Example, examplesIn } from '../support/examples.ts';
 import { CheckedFolder } from '../support/type-checker.ts';
 
+// Processes of their own are started here, which on a busy machine takes longer than the tests of one process may.
+vi.setConfig({ testTimeout: 60_000 });
+
 /** What an example that imports nothing may use. */
 const PRELUDE = [
   `import { ${Object.keys(tidemark).join(', ')} } from '../../src/index.ts';`,
+  "import type { Topology } from '../../src/index.ts';",
+  'declare const topology: Topology;',
   'interface Flight { origin: string; destination: string; delay: number; distance: number; carrier: string }',
   'const builder = new StreamsBuilder();',
   "const flights = builder.stream('flights', { key: string(), value: json<Flight>() });",

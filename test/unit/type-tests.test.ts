@@ -1,7 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { CheckedFolder } from '../support/type-checker.ts';
+
+// Processes of their own are started here, which on a busy machine takes longer than the tests of one process may.
+vi.setConfig({ testTimeout: 60_000 });
 
 const TYPES = resolve(import.meta.dirname, '../types');
 const DIRECTIVE = /^\s*\/\/ @ts-expect-error/;

@@ -2,8 +2,11 @@ import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { loadTopology } from '../../../src/cli/describe.ts';
+
+// Processes of their own are started here, which on a busy machine takes longer than the tests of one process may.
+vi.setConfig({ testTimeout: 60_000 });
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 mkdirSync(join(ROOT, '.tidemark'), { recursive: true });
