@@ -98,6 +98,8 @@ public final class IndependentReader {
     settings.put("auto.offset.reset", "none");
     settings.put("allow.auto.create.topics", "false");
     settings.put("max.poll.records", "10000");
+    // A partition that has been read to its end holds up the others of its leader for this long.
+    settings.put("fetch.max.wait.ms", "20");
     settings.put("max.partition.fetch.bytes", String.valueOf(8 << 20));
     try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
       consumer.assign(partitions);

@@ -21,8 +21,15 @@ export interface KafkaClientConfig {
   readonly connectionTimeout?: number;
   /** Deadline of one request, answer included, where a call has no own one. Milliseconds, default 30 s. */
   readonly requestTimeout?: number;
+  /**
+   * The newest transaction protocol that is spoken. Default 2 (KIP-890: the epoch rises with each transaction, and partitions need not be added
+   * one by one) where the cluster has finalized it, as Kafka 4 does; else 1, which every cluster speaks.
+   */
+  readonly transactionVersion?: TransactionVersion;
   readonly log?: KafkaLog;
 }
+
+export type TransactionVersion = 1 | 2;
 
 export interface BrokerAddress {
   readonly host: string;
@@ -37,6 +44,7 @@ export interface ConnectionConfig {
   readonly sasl: SASLOptions | undefined;
   readonly connectTimeoutMs: number;
   readonly requestTimeoutMs: number;
+  readonly transactionVersion: TransactionVersion;
   readonly log: KafkaLog | undefined;
 }
 
@@ -49,6 +57,10 @@ export function connectionConfig(config: KafkaClientConfig): ConnectionConfig {
   if (config.sasl !== undefined && typeof config.sasl.mechanism !== 'string') {
     throw new ConfigurationError("'sasl.mechanism' is missing. Give 'plain', 'scram-sha-256', 'scram-sha-512', 'oauthbearer' or 'aws'.");
   }
+  const transactionVersion = config.transactionVersion ?? 2;
+  if (transactionVersion !== 1 && transactionVersion !== 2) {
+    throw new ConfigurationError(`'transactionVersion' is ${String(transactionVersion)}. Give 1 or 2.`);
+  }
   return {
     brokers: config.brokers.map(brokerAddress),
     clientId: config.clientId ?? 'tidemark',
@@ -56,6 +68,7 @@ export function connectionConfig(config: KafkaClientConfig): ConnectionConfig {
     sasl: config.sasl,
     connectTimeoutMs: milliseconds('connectionTimeout', config.connectionTimeout, 10_000),
     requestTimeoutMs: milliseconds('requestTimeout', config.requestTimeout, 30_000),
+    transactionVersion,
     log: config.log,
   };
 }

@@ -79,6 +79,7 @@ export class Sender {
   /** Counts sessions. An answer to a request of an older one is of no interest. */
   #round = 0;
   #transaction = 1;
+  #sent = false;
   #bufferedBytes = 0;
   #error: TidemarkError | undefined;
   #abandoning = false;
@@ -94,6 +95,11 @@ export class Sender {
 
   get bufferedBytes(): number {
     return this.#bufferedBytes;
+  }
+
+  /** Whether any batch was sent since `nextTransaction`, answered or not. */
+  get sent(): boolean {
+    return this.#sent;
   }
 
   get error(): TidemarkError | undefined {
@@ -141,6 +147,7 @@ export class Sender {
   /** The next record of each partition is the first of a transaction. */
   nextTransaction(): void {
     this.#transaction++;
+    this.#sent = false;
   }
 
   append(topic: string, partition: number, key: Payload, value: Payload, timestamp: number, headers: Headers): void {
@@ -335,6 +342,7 @@ export class Sender {
       lane.produceVersion = version;
       if (round !== this.#round || this.#abandoning) return undefined;
       const batches = queues.map((queue) => this.#sealed(session, queue));
+      this.#sent = true;
       const { requestTimeoutMs } = this.#options;
       const { transactionalId } = session;
       return await this.#connection.send(nodeId, produceExchange({ version, transactionalId, timeoutMs: requestTimeoutMs, batches }), {

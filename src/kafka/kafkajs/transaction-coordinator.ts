@@ -2,6 +2,7 @@ import { OutcomeUnknownError, RetriableError, StaleGenerationError, type Tidemar
 import type { TopicPartition } from '../../model/topic-partition.ts';
 import type { GroupMetadata, OffsetToCommit } from '../port.ts';
 import { concurrentTransactionsBackOff, movingBackOff } from './back-off.ts';
+import type { TransactionVersion } from './config.ts';
 import type { ClusterConnection } from './connection.ts';
 import { ConnectionLostError } from './connection-error.ts';
 import { addOffsetsToTxnExchange } from './wire/add-offsets-to-txn.ts';
@@ -9,6 +10,7 @@ import { addPartitionsToTxnExchange } from './wire/add-partitions-to-txn.ts';
 import { endTxnExchange } from './wire/end-txn.ts';
 import { ErrorCode, errorName, toKafkaError } from './wire/error-code.ts';
 import type { Exchange } from './wire/exchange.ts';
+import { finalizedFeaturesExchange } from './wire/finalized-features.ts';
 import type { CoordinatorType } from './wire/find-coordinator.ts';
 import { initProducerIdExchange } from './wire/init-producer-id.ts';
 import type { ProducerIdentity } from './wire/producer-identity.ts';
@@ -20,7 +22,7 @@ export interface TransactionCoordinatorOptions {
   readonly requestTimeoutMs: number;
 }
 
-type CoordinatorConnection = Pick<ClusterConnection, 'send' | 'coordinator' | 'forgetCoordinator' | 'closed'>;
+type CoordinatorConnection = Pick<ClusterConnection, 'send' | 'sendToAny' | 'coordinator' | 'forgetCoordinator' | 'closed'>;
 
 /** One request in the making, with all that its repetitions need to know. */
 interface Question<T> {
@@ -54,6 +56,13 @@ export class TransactionCoordinator {
   constructor(connection: CoordinatorConnection, options: TransactionCoordinatorOptions) {
     this.#connection = connection;
     this.#options = options;
+  }
+
+  /** The protocol that the cluster has agreed on, up to `newest`. */
+  async transactionVersion(newest: TransactionVersion): Promise<TransactionVersion> {
+    if (newest === 1) return 1;
+    const { levels } = await this.#connection.sendToAny(finalizedFeaturesExchange(), this.#options.requestTimeoutMs);
+    return (levels.get('transaction.version') ?? 0) >= 2 ? 2 : 1;
   }
 
   /**
@@ -101,14 +110,19 @@ export class TransactionCoordinator {
   /**
    * Writes the offsets as a part of the transaction. It is not repeated after a lost answer: offsets carry no sequence, so a late execution after the
    * transaction's end would stay pending for ever on brokers that do not verify transactions (before 3.6), and `require_stable` would wait for it. The
-   * abort that follows raises the epoch in the group's partition too, and so shuts it out.
+   * abort that follows raises the epoch in the group's partition too, and so shuts it out. Under version 2 the offsets' partition is added by it as well.
    */
-  async commitOffsets(identity: ProducerIdentity, group: GroupMetadata, offsets: readonly OffsetToCommit[]): Promise<void> {
+  async commitOffsets(
+    version: TransactionVersion,
+    identity: ProducerIdentity,
+    group: GroupMetadata,
+    offsets: readonly OffsetToCommit[],
+  ): Promise<void> {
     const { transactionalId } = this.#options;
     await this.#ask({
       type: 'group',
       key: group.groupId,
-      exchange: txnOffsetCommitExchange(3, transactionalId, identity, group, offsets),
+      exchange: txnOffsetCommitExchange(version === 1 ? 3 : 5, transactionalId, identity, group, offsets),
       errorOf: (answer) => telling(answer.partitions),
       patience: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
       onLost: (error) => {
@@ -120,16 +134,22 @@ export class TransactionCoordinator {
   /**
    * Ends the transaction. It is not repeated after a lost answer, although a repetition would find the transaction ended and be answered alike: the lost
    * request could still be on its way and end a later transaction of this epoch. Hence OutcomeUnknownError, and only a new epoch leads on.
+   * Under version 2 it gives the identity for the next transaction.
    */
-  async end(identity: ProducerIdentity, commit: boolean, onSent: () => void): Promise<void> {
+  async end(
+    version: TransactionVersion,
+    identity: ProducerIdentity,
+    commit: boolean,
+    onSent: () => void,
+  ): Promise<ProducerIdentity | undefined> {
     const { transactionalId } = this.#options;
     let doubtful = false;
     let sent = false;
     try {
-      await this.#ask({
+      const { next } = await this.#ask({
         type: 'transaction',
         key: transactionalId,
-        exchange: endTxnExchange(1, transactionalId, identity, commit),
+        exchange: endTxnExchange(version === 1 ? 1 : 5, transactionalId, identity, commit),
         errorOf: (answer) => answer.errorCode,
         onSent: () => {
           if (!sent) onSent();
@@ -142,6 +162,7 @@ export class TransactionCoordinator {
           doubtful = true;
         },
       });
+      return next;
     } catch (error) {
       if (!doubtful && !(error instanceof ConnectionLostError)) throw error;
       throw new OutcomeUnknownError(

@@ -2,29 +2,35 @@ import { ConfigurationError, FatalError, FencedError, RetriableError, type Tidem
 import type { FailPoints } from '../../model/fail-point.ts';
 import type { GroupMetadata, OffsetToCommit, TransactionalProducer, TransactionalProducerOptions } from '../port.ts';
 import { BufferedProducer } from './buffered-producer.ts';
-import type { ConnectionConfig } from './config.ts';
+import type { ConnectionConfig, TransactionVersion } from './config.ts';
 import { ConnectionLostError } from './connection-error.ts';
 import { Enlistment } from './enlistment.ts';
 import { transactionTimeout } from './producer-config.ts';
+import type { SendingSession } from './sender.ts';
 import { TransactionCoordinator } from './transaction-coordinator.ts';
-import { NEWEST_PRODUCE_VERSION, OLDEST_PRODUCE_VERSION } from './wire/produce.ts';
+import { NEWEST_PRODUCE_VERSION, OLDEST_PRODUCE_VERSION, PRODUCE_VERSION_OF_TRANSACTION_V2 } from './wire/produce.ts';
 import type { ProducerIdentity } from './wire/producer-identity.ts';
 
 /** `failed`: commit, abort or init threw, so that the fate of the transaction is open. */
 type State = 'fresh' | 'ready' | 'open' | 'ending' | 'failed' | 'closed';
 
 /**
- * Transactions by Kafka's first protocol for them (transaction version 1); see the port for the states.
+ * Transactions; see the port for the states.
  *
- * Under this protocol an epoch spans many transactions, so a request whose answer was lost may be executed late, inside a transaction that has
- * nothing to do with it. Hence the rule here: once an answer is missing, no further transaction is begun under that epoch. A transaction that can be
+ * Under transaction version 1 an epoch spans many transactions, so a request whose answer was lost may be executed late, inside a transaction that
+ * has nothing to do with it. Hence the rule here: once an answer is missing, no further transaction is begun under that epoch. A transaction that can be
  * committed nevertheless is committed, and a new epoch is taken before the next one; one that is to be aborted is aborted by taking the new epoch,
  * whose markers shut the late request out of every partition.
+ *
+ * Under version 2 (KIP-890) each transaction has an epoch of its own, and the brokers add partitions and offsets to it as they are written. Only what
+ * became of the last request may be unsure, and there too the new epoch settles it.
  */
 export class KafkaTransactionalProducer extends BufferedProducer implements TransactionalProducer {
   readonly #transactionalId: string;
   readonly #coordinator: TransactionCoordinator;
   readonly #failPoints: FailPoints | undefined;
+  readonly #newestVersion: TransactionVersion;
+  #version: TransactionVersion = 1;
   #state: State = 'fresh';
   /** What made the state `failed`. */
   #failure: TidemarkError | undefined;
@@ -42,6 +48,7 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
     if (options.transactionalId === '') throw new ConfigurationError("'transactionalId' is empty.");
     this.#transactionalId = options.transactionalId;
     this.#failPoints = options.failPoints;
+    this.#newestVersion = config.transactionVersion;
     this.#coordinator = new TransactionCoordinator(this.connection, {
       transactionalId: options.transactionalId,
       transactionTimeoutMs: transactionTimeout(options),
@@ -62,7 +69,9 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
     this.#failure = undefined;
     try {
       const identity = await this.#coordinator.initProducerId();
+      const version = await this.#coordinator.transactionVersion(this.#newestVersion);
       this.#assertCurrent(round);
+      this.#version = version;
       this.#start(identity);
     } catch (error) {
       if (round === this.#round) this.#failure = error as TidemarkError;
@@ -83,12 +92,13 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
     this.#offsetsSent = true;
     const round = this.#round;
     try {
-      await this.#coordinator.addOffsets(this.#identity, group.groupId, () => this.#markLate(round));
+      if (this.#version === 1) await this.#coordinator.addOffsets(this.#identity, group.groupId, () => this.#markLate(round));
       this.#offsetsAdded = true;
-      await this.#coordinator.commitOffsets(this.#identity, group, offsets);
+      await this.#coordinator.commitOffsets(this.#version, this.#identity, group, offsets);
     } catch (error) {
       if (round === this.#round) {
-        if (error instanceof ConnectionLostError) this.#late = true;
+        // Under version 2 a refused commit of offsets may or may not have begun the transaction.
+        if (error instanceof ConnectionLostError || this.#version === 2) this.#late = true;
         this.sender.fail(error as TidemarkError);
       }
       throw error;
@@ -98,7 +108,14 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
   async commit(): Promise<void> {
     this.assertOpen('commit');
     const round = this.#round;
-    await this.sender.flush();
+    // No record may slip in between the flush and EndTxn.
+    this.#state = 'ending';
+    try {
+      await this.sender.flush();
+    } catch (error) {
+      if (round === this.#round) this.#state = 'open';
+      throw error;
+    }
     this.#assertCurrent(round);
     await this.#end(true);
   }
@@ -128,6 +145,7 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
   override async close(timeoutMs = 5_000): Promise<void> {
     // Otherwise the open transaction would hold back readers until it times out.
     if (this.#state === 'open') await settled(this.abort(), timeoutMs);
+    this.#round++;
     this.#state = 'closed';
     await super.close();
   }
@@ -144,12 +162,14 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
   }
 
   async #end(commit: boolean): Promise<void> {
-    if (!this.#enlistment.added && !this.#offsetsAdded) return this.#ended();
+    const begun = this.#version === 1 ? this.#enlistment.added : this.sender.sent;
+    if (!begun && !this.#offsetsAdded) return this.#ended();
     const round = this.#round;
     this.#state = 'ending';
+    let next: ProducerIdentity | undefined;
     let failPoint: void | Promise<void> | undefined;
     try {
-      await this.#coordinator.end(this.#identity, commit, () => {
+      next = await this.#coordinator.end(this.#version, this.#identity, commit, () => {
         if (commit) failPoint = reached(this.#failPoints);
       });
       await failPoint;
@@ -161,6 +181,7 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
       }
       throw error;
     }
+    if (next !== undefined) return this.#start(next);
     this.#ended();
     if (this.#late) await this.#renewEpoch();
   }
@@ -180,15 +201,20 @@ export class KafkaTransactionalProducer extends BufferedProducer implements Tran
     this.#identity = identity;
     this.#late = false;
     this.#failure = undefined;
-    this.sender.start({
-      identity,
-      transactionalId: this.#transactionalId,
+    this.sender.start({ identity, transactionalId: this.#transactionalId, ...this.#manner() });
+    this.#ended();
+  }
+
+  #manner(): Omit<SendingSession, 'identity' | 'transactionalId'> {
+    if (this.#version === 2) {
+      return { oldestProduceVersion: PRODUCE_VERSION_OF_TRANSACTION_V2, newestProduceVersion: PRODUCE_VERSION_OF_TRANSACTION_V2 };
+    }
+    return {
       oldestProduceVersion: OLDEST_PRODUCE_VERSION,
       newestProduceVersion: NEWEST_PRODUCE_VERSION,
       touched: (partition) => this.#enlistment.touch(partition),
       enlisted: () => this.#enlistment.done(),
-    });
-    this.#ended();
+    };
   }
 
   #ended(): void {
