@@ -5,8 +5,8 @@ import type { AbortedTransaction } from '../../../../src/kafka/kafkajs/wire/fetc
 import { RecordBatchDecoder } from '../../../../src/kafka/kafkajs/wire/record-batch-decoder.ts';
 import { batchBytes, drain, markerBytes, texts } from '../../../support/record-batches.ts';
 
-/** A log of one record or marker per offset, from offset 0 on. */
-type Entry = readonly [producerId: bigint, what: string | 'ABORT' | 'COMMIT'];
+/** One record, or one marker where it is ABORT or COMMIT. */
+type Entry = readonly [producerId: bigint, what: string];
 
 function logOf(entries: readonly Entry[]): Buffer[] {
   return entries.map(([producerId, what], offset) => {
