@@ -5,8 +5,7 @@ import type { ExternalSinkNode, ProcessorNode, SourceNode, TopicSinkNode } from 
 /** A part of the graph that runs by itself: a sub-topology or a sink stage. */
 export interface ChainNodes {
   readonly sources: readonly SourceNode[];
-  readonly processors: readonly ProcessorNode[];
-  readonly sinks?: readonly TopicSinkNode[];
+  readonly steps: readonly (ProcessorNode | TopicSinkNode)[];
   /** The node of a sink stage; what reaches it goes to `emit`. */
   readonly sink?: ExternalSinkNode;
 }
@@ -16,7 +15,7 @@ export interface ChainNodes {
  * deserialised records.
  */
 export function buildChain(nodes: ChainNodes, task: TaskContext): ReadonlyMap<string, Step> {
-  const running = [...nodes.processors, ...(nodes.sinks ?? [])];
+  const running = nodes.steps;
   const childrenOf = new Map<string, string[]>();
   for (const node of [...running, ...(nodes.sink === undefined ? [] : [nodes.sink])]) {
     for (const parent of node.parents) {

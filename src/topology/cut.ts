@@ -62,6 +62,9 @@ function subTopology(nodes: readonly GraphNode[], id: number): SubTopology {
     sources: Object.freeze(nodes.filter((node): node is SourceNode => node.kind === 'source')),
     processors: Object.freeze(nodes.filter((node): node is ProcessorNode => node.kind === 'processor')),
     sinks: Object.freeze(nodes.filter((node): node is TopicSinkNode => node.kind === 'topic-sink')),
+    steps: Object.freeze(
+      nodes.filter((node): node is ProcessorNode | TopicSinkNode => node.kind === 'processor' || node.kind === 'topic-sink'),
+    ),
   });
 }
 

@@ -9,6 +9,8 @@ export interface SubTopology {
   readonly sources: readonly SourceNode[];
   readonly processors: readonly ProcessorNode[];
   readonly sinks: readonly TopicSinkNode[];
+  /** Processors and sinks in the order in which they were added, which is the order in which a record is handed to them. */
+  readonly steps: readonly (ProcessorNode | TopicSinkNode)[];
 }
 
 /**
