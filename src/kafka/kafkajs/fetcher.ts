@@ -287,7 +287,8 @@ export class Fetcher {
       });
       return;
     }
-    if (!isRetriable(code)) {
+    // A broker that runs short of memory or files answers UNKNOWN_SERVER_ERROR. Fetching again harms nothing, and Java's consumer does so too.
+    if (!isRetriable(code) && code !== ErrorCode.UNKNOWN_SERVER_ERROR) {
       this.#fatal = toKafkaError(code, place);
       return;
     }
