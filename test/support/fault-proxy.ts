@@ -171,6 +171,7 @@ export class FaultProxy {
         case 'dropRequest':
           return true;
         case 'answerError':
+          await rule.until;
           await connection.write(client, refuse(parsed, rule.errorCode ?? -1));
           return true;
         case 'delayRequest':

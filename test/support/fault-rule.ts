@@ -36,6 +36,8 @@ export interface FaultRule {
   readonly contains?: string;
   /** Milliseconds of a delay. Default 1000. */
   readonly ms?: number;
+  /** Kafka: `answerError` is given when this has resolved. */
+  readonly until?: Promise<unknown>;
   /** Kafka: the code that `answerError` gives. */
   readonly errorCode?: number;
 }

@@ -35,7 +35,9 @@ describe('transactions beside plain kafkajs', () => {
   }
 
   async function oursBehind(proxy: FaultProxy, topic: string): Promise<TransactionalProducer> {
-    const producer = closing.add(kafkaClient({ brokers: [proxy.address] }).transactionalProducer({ transactionalId: unique('ours') }));
+    // The protocol that kafkajs speaks, so that the same requests meet the same faults.
+    const client = kafkaClient({ brokers: [proxy.address], transactionVersion: 1 });
+    const producer = closing.add(client.transactionalProducer({ transactionalId: unique('ours') }));
     await producer.init();
     await producer.loadTopics([topic]);
     return producer;

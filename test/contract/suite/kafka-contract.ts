@@ -3,7 +3,7 @@ import { adminContract } from './admin-contract.ts';
 import { groupContract } from './group-contract.ts';
 import { producingContract } from './producing-contract.ts';
 import { readingContract } from './reading-contract.ts';
-import type { Subject } from './subject.ts';
+import type { Subject, Traits } from './subject.ts';
 import { transactionsContract } from './transactions-contract.ts';
 
 const PARTS = {
@@ -15,7 +15,12 @@ const PARTS = {
 };
 
 /** What every implementation of `src/kafka/port.ts` has to do, in parts that can run side by side. Works on any cluster; uses names of its own. */
-export function kafkaContract(name: string, part: keyof typeof PARTS, open: () => Promise<Subject>): void {
+export function kafkaContract(
+  name: string,
+  part: keyof typeof PARTS,
+  open: () => Promise<Subject>,
+  traits: Traits = { transactionVersion: 2 },
+): void {
   describe(`${name}: ${part}`, () => {
     let subject: Subject | undefined;
     beforeAll(async () => {
@@ -27,6 +32,6 @@ export function kafkaContract(name: string, part: keyof typeof PARTS, open: () =
     PARTS[part](() => {
       if (subject === undefined) throw new Error('the subject is not open');
       return subject;
-    });
+    }, traits);
   });
 }

@@ -33,6 +33,12 @@ export interface Subject {
   close(): Promise<void>;
 }
 
+/** What is known of a subject before it is opened. */
+export interface Traits {
+  /** Under 2, no request adds partitions or offsets to a transaction (KIP-890). */
+  readonly transactionVersion: 1 | 2;
+}
+
 /** A name that no other run uses. */
 export function unique(prefix: string): string {
   return `${prefix}-${randomBytes(6).toString('hex')}`;

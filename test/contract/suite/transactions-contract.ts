@@ -9,14 +9,16 @@ import type {
 import { FencedError, OutcomeUnknownError, RetriableError, StaleGenerationError, TidemarkError } from '../../../src/model/errors.ts';
 import { dealingAssignor, joinAndStart, nextEvent } from './group.ts';
 import { appendAll, bounds, commitValues, readValues } from './log.ts';
-import { Closing, unique, type Subject } from './subject.ts';
+import { Closing, unique, type Subject, type Traits } from './subject.ts';
 
 /** Kafka's codes, as the protocol guide numbers them. */
 const NOT_COORDINATOR = 16;
 const CONCURRENT_TRANSACTIONS = 51;
 const PRODUCER_FENCED = 90;
 
-export function transactionsContract(subject: () => Subject): void {
+export function transactionsContract(subject: () => Subject, { transactionVersion }: Traits): void {
+  const adding = transactionVersion === 1 ? ['AddPartitionsToTxn', 'AddOffsetsToTxn'] : ['Produce', 'TxnOffsetCommit'];
+
   describe('TransactionalProducer', () => {
     const closing = new Closing();
     afterEach(() => closing.closeAll());
@@ -96,7 +98,7 @@ export function transactionsContract(subject: () => Subject): void {
       await expect.poll(() => readValues(subject().client, topic)).toEqual(values);
     });
 
-    it.each(['AddPartitionsToTxn', 'AddOffsetsToTxn', 'InitProducerId'])('waits while %s answers CONCURRENT_TRANSACTIONS', async (api) => {
+    it.each([...adding, 'InitProducerId'])('waits while %s answers CONCURRENT_TRANSACTIONS', async (api) => {
       const topic = await topicOf();
       const groupId = unique('group');
       const consumer = await member(topic, groupId);
@@ -113,7 +115,7 @@ export function transactionsContract(subject: () => Subject): void {
       expect(await groupOffset(groupId, topic)).toBe(1n);
     });
 
-    it.each(['AddPartitionsToTxn', 'AddOffsetsToTxn', 'EndTxn', 'TxnOffsetCommit'])(
+    it.each(transactionVersion === 1 ? [...adding, 'EndTxn', 'TxnOffsetCommit'] : ['EndTxn', 'TxnOffsetCommit'])(
       'looks the coordinator up anew when %s says it has moved',
       async (api) => {
         const topic = await topicOf();
@@ -212,32 +214,35 @@ export function transactionsContract(subject: () => Subject): void {
       },
     );
 
-    it.each(['AddOffsetsToTxn', 'TxnOffsetCommit'])('lets no commit follow when the answer of %s is lost', async (api) => {
-      const topic = await topicOf();
-      const groupId = unique('group');
-      const consumer = await member(topic, groupId);
-      const disturbed = closing.add(await subject().disturbed());
-      const producer = await producerFor(topic, disturbed.client);
-      producer.begin();
-      appendAll(producer, topic, ['a']);
-      await producer.flush();
-      const lost = disturbed.faults.loseAnswer(api);
-      // Repeating the same request on a new connection is right too: then both outputs and offset are committed.
-      const sent = await producer.sendOffsets([{ topic, partition: 0, offset: 1n }], consumer.groupMetadata()).then(
-        () => true,
-        (error: unknown) => {
-          expect(error).toBeInstanceOf(RetriableError);
-          return false;
-        },
-      );
-      expect(lost.fired).toBe(1);
-      if (!sent) {
-        await expect(producer.commit()).rejects.toThrow(TidemarkError);
-        await producer.init();
-      } else await producer.commit();
-      await expect.poll(() => readValues(subject().client, topic)).toEqual(sent ? ['a'] : []);
-      expect(await groupOffset(groupId, topic)).toBe(sent ? 1n : undefined);
-    });
+    it.each(transactionVersion === 1 ? ['AddOffsetsToTxn', 'TxnOffsetCommit'] : ['TxnOffsetCommit'])(
+      'lets no commit follow when the answer of %s is lost',
+      async (api) => {
+        const topic = await topicOf();
+        const groupId = unique('group');
+        const consumer = await member(topic, groupId);
+        const disturbed = closing.add(await subject().disturbed());
+        const producer = await producerFor(topic, disturbed.client);
+        producer.begin();
+        appendAll(producer, topic, ['a']);
+        await producer.flush();
+        const lost = disturbed.faults.loseAnswer(api);
+        // Repeating the same request on a new connection is right too: then both outputs and offset are committed.
+        const sent = await producer.sendOffsets([{ topic, partition: 0, offset: 1n }], consumer.groupMetadata()).then(
+          () => true,
+          (error: unknown) => {
+            expect(error).toBeInstanceOf(RetriableError);
+            return false;
+          },
+        );
+        expect(lost.fired).toBe(1);
+        if (!sent) {
+          await expect(producer.commit()).rejects.toThrow(TidemarkError);
+          await producer.init();
+        } else await producer.commit();
+        await expect.poll(() => readValues(subject().client, topic)).toEqual(sent ? ['a'] : []);
+        expect(await groupOffset(groupId, topic)).toBe(sent ? 1n : undefined);
+      },
+    );
 
     it.each(['loseAnswer', 'loseRequest'] as const)('a Produce that meets %s ends in all of the transaction or in none', async (fault) => {
       const topic = await topicOf();
@@ -295,7 +300,7 @@ export function transactionsContract(subject: () => Subject): void {
       expect(await readValues(subject().client, topic)).toEqual([]);
     });
 
-    it.each(['EndTxn', 'AddOffsetsToTxn', 'AddPartitionsToTxn'])('takes PRODUCER_FENCED of %s for what it is', async (api) => {
+    it.each(['EndTxn', ...adding])('takes PRODUCER_FENCED of %s for what it is', async (api) => {
       const topic = await topicOf();
       const groupId = unique('group');
       const consumer = await member(topic, groupId);
