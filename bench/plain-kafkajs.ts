@@ -82,7 +82,8 @@ await consumer.run({
   autoCommit: false,
   eachBatchAutoResolve: false,
   partitionsConsumedConcurrently: 4,
-  eachBatch: async ({ batch, resolveOffset }) => {
+  eachBatch: async (payload) => {
+    const { batch } = payload;
     const task = await taskOf(batch.partition);
     await inTurn(task, async () => {
       const messages = batch.messages.map((message) => {
@@ -100,7 +101,7 @@ await consumer.run({
       }
       await task.transaction.send({ topic: out, messages });
       task.next = (BigInt(batch.lastOffset()) + 1n).toString();
-      resolveOffset(batch.lastOffset());
+      payload.resolveOffset(batch.lastOffset());
     });
   },
 });

@@ -1,5 +1,6 @@
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -26,9 +27,10 @@ import org.apache.kafka.streams.StreamsBuilder;
  * The neutral side of the benchmark: the Kafka Streams job that Tidemark is paired with, and, for every engine alike, the generator, the
  * clock, the latency probe and the check of the output. All answers are one JSON object on standard output.
  *
- *   generate TOPIC RECORDS            fills a topic (which exists) with JSON records of 187 bytes, 10,000 keys
+ *   generate TOPIC RECORDS [keyed]    fills a topic (which exists) with JSON records of 187 bytes, 10,000 keys; keyed: with an idempotency key each
  *   map APPLICATION IN OUT THREADS COMMIT_MS   the JSON map job in Kafka Streams, exactly_once_v2, until it is killed
- *   drain GROUP IN                    waits until the group has committed the end of the topic; records per second
+ *   drain GROUP IN                    waits until the group has committed the end of the topic; records per second, since the first commit that
+ *                                     is seen, and from a tenth of the records on
  *   verify OUT                        reads OUT with read_committed and counts records and distinct ids
  *   latency IN OUT RATE SECONDS       sends at a steady rate and measures until the output is readable; the first 5 s are left out
  */
@@ -41,7 +43,7 @@ public final class Peer {
 
   public static void main(String[] args) throws Exception {
     switch (args[0]) {
-      case "generate" -> generate(args[1], Long.parseLong(args[2]));
+      case "generate" -> generate(args[1], Long.parseLong(args[2]), args.length > 3);
       case "map" -> map(args[1], args[2], args[3], args[4], args[5]);
       case "drain" -> drain(args[1], args[2]);
       case "verify" -> verify(args[1]);
@@ -86,10 +88,14 @@ public final class Peer {
     return consumer;
   }
 
-  private static void generate(String topic, long records) {
+  private static void generate(String topic, long records, boolean keyed) {
     long started = System.currentTimeMillis();
     try (KafkaProducer<String, String> producer = producer("20", "all")) {
-      for (long id = 0; id < records; id++) producer.send(new ProducerRecord<>(topic, key(id), record(id, started)));
+      for (long id = 0; id < records; id++) {
+        ProducerRecord<String, String> record = new ProducerRecord<>(topic, key(id), record(id, started));
+        if (keyed) record.headers().add("idempotency-key", ("purchase-" + id).getBytes(StandardCharsets.UTF_8));
+        producer.send(record);
+      }
       producer.flush();
     }
     System.out.printf("{\"records\":%d,\"ms\":%d,\"bytes\":%d}%n", records, System.currentTimeMillis() - started, record(123_456, started).length());
@@ -124,6 +130,7 @@ public final class Peer {
       Map<TopicPartition, OffsetSpec> latest = admin.describeTopics(List.of(in)).allTopicNames().get().get(in).partitions().stream()
           .collect(Collectors.toMap(p -> new TopicPartition(in, p.partition()), p -> OffsetSpec.latest()));
       long end = admin.listOffsets(latest).all().get().values().stream().mapToLong(offset -> offset.offset()).sum();
+      System.out.println("{\"state\":\"running\"}");
       long first = 0, atFirst = 0, tenth = 0, atTenth = 0, last = -1, lastChange = System.currentTimeMillis();
       while (true) {
         long committed = admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().entrySet().stream()
@@ -179,6 +186,7 @@ public final class Peer {
       }
     });
     reader.start();
+    System.out.println("{\"state\":\"running\"}");
     try (KafkaProducer<String, String> producer = producer("1", "1")) {
       producer.partitionsFor(in);
       long begin = System.nanoTime();
