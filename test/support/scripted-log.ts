@@ -58,7 +58,7 @@ export class ScriptedLog {
       const controller = new AbortController();
       const wake = (): void => controller.abort();
       this.#appended.add(wake);
-      await sleep(until - performance.now(), undefined, { signal: controller.signal }).catch(() => undefined);
+      await sleep(Math.max(1, until - performance.now()), undefined, { signal: controller.signal }).catch(() => undefined);
       this.#appended.delete(wake);
       found = this.#read(fetch);
     }
