@@ -3,7 +3,7 @@ import type { Pool, PoolClient, PoolConfig } from 'pg';
 import type { SinkLog } from '../port.ts';
 import { withDeadline } from './deadline.ts';
 import { Session, type Timeouts } from './session.ts';
-import { DeadlineExceeded, describeError } from './sqlstate.ts';
+import { DeadlineExceeded, describeError, sqlstateOf } from './sqlstate.ts';
 
 /** A pool of the user (which stays the user's to end), or what to make one from. */
 export type PostgresConnection = Pool | PoolConfig | string;
@@ -11,17 +11,22 @@ export type PostgresConnection = Pool | PoolConfig | string;
 /** How long node-postgres' own connect deadline may take longer than ours. */
 const CONNECT_GRACE_MS = 500;
 
+const CHECK_CLIENT = 'SET LOCAL client_connection_check_interval = 1000';
+
 /** The connections of one open sink. */
 export class Connections {
   readonly #pool: Pool;
   readonly #owned: boolean;
   readonly #timeouts: Timeouts;
   readonly #sessions = new Set<Session>();
+  readonly #running = new Set<Promise<unknown>>();
   readonly #onPoolError: (error: Error) => void;
+  #settings: string;
   #closing = false;
 
   constructor(connection: PostgresConnection, max: number, timeouts: Timeouts, applicationName: string, log: SinkLog) {
     this.#timeouts = timeouts;
+    this.#settings = settings(timeouts);
     this.#owned = !isPool(connection);
     this.#pool = isPool(connection) ? connection : ownPool(connection, max, timeouts, applicationName);
     // Idle connections end when the server restarts; unheard, that would end the process.
@@ -36,13 +41,12 @@ export class Connections {
 
   /** Runs `work` on a connection of its own. */
   async use<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    const session = await this.#checkOut();
-    this.#sessions.add(session);
+    const running = this.#use(work);
+    this.#running.add(running);
     try {
-      return await work(session);
+      return await running;
     } finally {
-      this.#sessions.delete(session);
-      session.release();
+      this.#running.delete(running);
     }
   }
 
@@ -61,11 +65,24 @@ export class Connections {
     });
   }
 
+  /**
+   * Lets the server look now and then, also in the middle of a statement, whether we are still there (Postgres 14 and later, not on all systems):
+   * what a killed process had running would otherwise hold the fence until its statement ends.
+   */
+  async detectDisconnects(): Promise<void> {
+    try {
+      await this.transaction(async (session) => await session.query(CHECK_CLIENT));
+      this.#settings += `; ${CHECK_CLIENT}`;
+    } catch (error) {
+      if (sqlstateOf(error) === undefined) throw error;
+    }
+  }
+
   /** Waits for running transactions, then cuts them off. Never throws. */
   async close(timeoutMs: number): Promise<void> {
     this.#closing = true;
     try {
-      await withDeadline(this.#idle(timeoutMs), timeoutMs, 'the running transactions');
+      await withDeadline(Promise.allSettled(this.#running), timeoutMs, 'the running transactions');
     } catch {
       const reason = new DeadlineExceeded('the sink was closed');
       for (const session of this.#sessions) session.abandon(reason);
@@ -80,17 +97,26 @@ export class Connections {
     }
   }
 
-  async #idle(timeoutMs: number): Promise<void> {
-    const until = performance.now() + timeoutMs;
-    while (this.#sessions.size > 0 && performance.now() < until) await new Promise((resolve) => setTimeout(resolve, 5));
-    if (this.#sessions.size > 0) throw new DeadlineExceeded('transactions are still running');
+  async #use<T>(work: (session: Session) => Promise<T>): Promise<T> {
+    const session = await this.#checkOut();
+    this.#sessions.add(session);
+    try {
+      return await work(session);
+    } finally {
+      this.#sessions.delete(session);
+      session.release();
+    }
   }
 
   async #checkOut(): Promise<Session> {
     if (this.#closing) throw new DeadlineExceeded('the sink is closed');
     const pending: Promise<PoolClient> = this.#pool.connect();
     try {
-      return new Session(await withDeadline(pending, this.#timeouts.connectMs + CONNECT_GRACE_MS, 'connect'), this.#timeouts);
+      return new Session(
+        await withDeadline(pending, this.#timeouts.connectMs + CONNECT_GRACE_MS, 'connect'),
+        this.#timeouts,
+        this.#settings,
+      );
     } catch (error) {
       // A pool of the user may have no deadline: a client that comes late goes straight back.
       if (error instanceof DeadlineExceeded) {
@@ -102,6 +128,14 @@ export class Connections {
       throw error;
     }
   }
+}
+
+/** Numbers that were checked, not data: SET takes no parameters. */
+function settings({ statementMs, lockMs, idleInTransactionMs }: Timeouts): string {
+  return (
+    `SET LOCAL statement_timeout = ${statementMs}; SET LOCAL lock_timeout = ${lockMs}; ` +
+    `SET LOCAL idle_in_transaction_session_timeout = ${idleInTransactionMs}`
+  );
 }
 
 function isPool(connection: PostgresConnection): connection is Pool {

@@ -53,6 +53,7 @@ async function open<K, V>(settings: PostgresSinkSettings<K, V>, context: SinkCon
   const deadLetters = settings.deadLetters === 'table' ? new DeadLetters(schema, applicationId, stage) : undefined;
   const processed = hasKeys(mode) ? new ProcessedMessages(schema, `${applicationId}/${stage}`) : undefined;
   try {
+    await connections.detectDisconnects();
     if (fences !== undefined || processed !== undefined || deadLetters !== undefined) await migrate(connections, schema);
     await connections.transaction(async (session) => {
       await requireUtf8(await session.query<{ server_encoding: string }>('SHOW server_encoding'));

@@ -20,23 +20,26 @@ type Row = Record<string, unknown>;
 export class Session {
   readonly #client: PoolClient;
   readonly #timeouts: Timeouts;
+  readonly #settings: string;
   readonly #onError = (error: Error): void => void (this.#broken ??= error);
   #broken: Error | undefined;
   #inTransaction = false;
   #released = false;
+  /** Settles when everything that was sent is answered. */
+  #answeredSoFar: Promise<unknown> = Promise.resolve();
 
-  constructor(client: PoolClient, timeouts: Timeouts) {
+  /** `settings`: SQL that follows each BEGIN. */
+  constructor(client: PoolClient, timeouts: Timeouts, settings: string) {
     this.#client = client;
     this.#timeouts = timeouts;
+    this.#settings = settings;
     // The pool listens only while a client is idle: without this one, a lost connection would end the process.
     client.on('error', this.#onError);
   }
 
-  /** Sends at once, behind what is already sent, where the client pipelines; else when the statements before it are answered. */
+  /** Sends at once, behind what is already sent, where the client pipelines; else when that is answered. */
   async query<R extends Row = Row>(text: string, values?: readonly unknown[]): Promise<QueryResult<R>> {
-    if (this.#broken !== undefined) throw this.#broken;
-    const answer = values === undefined ? this.#client.query<R>(text) : this.#client.query<R>(text, values as unknown[]);
-    return await this.#answered(answer, this.#timeouts.statementMs + ANSWER_GRACE_MS, text);
+    return await this.#send<R>(text, values, this.#timeouts.statementMs + ANSWER_GRACE_MS);
   }
 
   /**
@@ -44,12 +47,8 @@ export class Session {
    * timeouts are set per transaction, since a pool of the user or a connection pooler need not keep them per connection.
    */
   async begin(): Promise<void> {
-    const { statementMs, lockMs, idleInTransactionMs } = this.#timeouts;
     this.#inTransaction = true;
-    await this.query(
-      `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = ${statementMs}; SET LOCAL lock_timeout = ${lockMs}; ` +
-        `SET LOCAL idle_in_transaction_session_timeout = ${idleInTransactionMs}`,
-    );
+    await this.query(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ${this.#settings}`);
   }
 
   /**
@@ -65,7 +64,7 @@ export class Session {
   async rollback(): Promise<void> {
     if (this.#broken !== undefined || !this.#inTransaction) return;
     try {
-      await this.#answered(this.#client.query('ROLLBACK'), ROLLBACK_DEADLINE_MS, 'ROLLBACK');
+      await this.#send('ROLLBACK', undefined, ROLLBACK_DEADLINE_MS);
       this.#inTransaction = false;
     } catch (error) {
       this.#broken ??= error as Error;
@@ -89,7 +88,8 @@ export class Session {
     this.#destroy();
   }
 
-  async #answered<T>(answer: Promise<T>, deadlineMs: number, text: string): Promise<T> {
+  async #send<R extends Row>(text: string, values: readonly unknown[] | undefined, deadlineMs: number): Promise<QueryResult<R>> {
+    const answer = this.#client.pipeline ? this.#dispatch<R>(text, values) : this.#dispatchLater<R>(text, values);
     try {
       return await withDeadline(answer, deadlineMs, firstWords(text));
     } catch (error) {
@@ -97,6 +97,18 @@ export class Session {
       if (this.#broken !== undefined) this.#destroy();
       throw error;
     }
+  }
+
+  async #dispatchLater<R extends Row>(text: string, values: readonly unknown[] | undefined): Promise<QueryResult<R>> {
+    const before = this.#answeredSoFar;
+    const answer = before.then(async () => await this.#dispatch<R>(text, values));
+    this.#answeredSoFar = answer.catch(() => undefined);
+    return await answer;
+  }
+
+  async #dispatch<R extends Row>(text: string, values: readonly unknown[] | undefined): Promise<QueryResult<R>> {
+    if (this.#broken !== undefined) throw this.#broken;
+    return await (values === undefined ? this.#client.query<R>(text) : this.#client.query<R>(text, values as unknown[]));
   }
 
   #destroy(): void {
