@@ -21,6 +21,8 @@ export interface LocalKafkaOptions {
   readonly proxied?: { readonly advertisedPort: number };
   /** Adds listeners with TLS, SASL (PLAIN and SCRAM-SHA-256), and both. */
   readonly secured?: { readonly username: string; readonly password: string };
+  /** Broker settings over those of the stack. */
+  readonly settings?: Readonly<Record<string, string>>;
   /** See `KafkaLayout`. Default 9000; 1500 for a broker that is to be killed and to come back soon (7 s instead of 13 s). */
   readonly sessionTimeoutMs?: number;
   /** Default 256. */
@@ -86,6 +88,7 @@ async function startOnPorts(options: LocalKafkaOptions, ports: readonly number[]
       sessionTimeoutMs: options.sessionTimeoutMs ?? 9_000,
     }),
     ...secure?.settings,
+    ...options.settings,
   };
   const settingsFile = join(directory, 'server.properties');
   await writeFile(settingsFile, propertiesText(settings), { mode: 0o600 });

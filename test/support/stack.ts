@@ -16,7 +16,7 @@ import { StackBook, type ServiceName } from '../../src/devstack/stack-state.ts';
  * before that, the next run does.
  */
 export async function startBroker(
-  options: Pick<LocalKafkaOptions, 'proxied' | 'secured' | 'heapMegabytes'> = {},
+  options: Pick<LocalKafkaOptions, 'proxied' | 'secured' | 'settings' | 'heapMegabytes'> = {},
 ): Promise<LocalKafka & { readonly jars: string; close(): Promise<void> }> {
   const java = await findJava(process.env);
   if ('missing' in java) throw new Error(java.missing);

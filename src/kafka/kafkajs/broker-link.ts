@@ -58,15 +58,11 @@ export class BrokerLink {
 
   /** The versions of each api that the broker speaks, by api key. */
   async versions(timeoutMs: number): Promise<Readonly<Record<number, VersionRange>>> {
-    return (await this.broker(timeoutMs)).versions ?? {};
-  }
-
-  /** kafkajs' broker on this connection, for requests of its own codecs. */
-  async broker(timeoutMs: number): Promise<RawBroker> {
     const deadline = performance.now() + timeoutMs;
     const failuresBefore = this.#failureCount;
-    const open = this.#next(() => this.#ready(failuresBefore, deadline));
-    return (await within(open, timeoutMs, () => this.#unreachable(`no connection within ${timeoutMs} ms`))).broker;
+    const ready = this.#next(() => this.#ready(failuresBefore, deadline));
+    const { broker } = await within(ready, timeoutMs, () => this.#unreachable(`no connection within ${timeoutMs} ms`));
+    return broker.versions ?? {};
   }
 
   send<T>(exchange: Exchange<T>, options: SendOptions): Promise<T> {
@@ -288,7 +284,8 @@ function quietTimers({ requestQueue }: RawConnection): void {
 function hangUp(connection: RawConnection, error: Error): void {
   connection.requestQueue.rejectAll(error);
   connection.requestQueue.destroy();
-  connection.socket?.destroy();
+  // With an error, because that is what ends kafkajs' own timer for a connection that is still being opened.
+  connection.socket?.destroy(error);
 }
 
 /** Rejects with `late()` when the promise has not settled in time or the signal fires. Its later outcome is dropped on purpose. */

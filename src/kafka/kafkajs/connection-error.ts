@@ -1,5 +1,5 @@
-import { FatalError, RetriableError, TidemarkError } from '../../model/errors.ts';
-import { toKafkaError, type ErrorPlace } from './wire/error-code.ts';
+import { FatalError, RetriableError } from '../../model/errors.ts';
+import { ErrorCode } from './wire/error-code.ts';
 
 /** The connection went down, or its deadline passed, after the request was handed to it: the broker may have executed it or not. */
 export class ConnectionLostError extends RetriableError {}
@@ -13,8 +13,13 @@ interface KafkaJsErrorShape {
   readonly message: string;
   /** Kafka's error code where the broker gave one, else the code of the socket. */
   readonly code?: unknown;
-  readonly cause?: unknown;
 }
+
+const LOGIN_REFUSED: ReadonlySet<number> = new Set<number>([
+  ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+  ErrorCode.ILLEGAL_SASL_STATE,
+  ErrorCode.SASL_AUTHENTICATION_FAILED,
+]);
 
 const TLS_FAILURE = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|EPROTO$|HOSTNAME_MISMATCH$)/;
 
@@ -22,7 +27,7 @@ const TLS_FAILURE = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNE
 export function connectError(error: unknown, address: string): BrokerUnreachableError | FatalError {
   if (error instanceof FatalError || error instanceof BrokerUnreachableError) return error;
   const { name, message, code } = shapeOf(error);
-  if (name === 'KafkaJSSASLAuthenticationError' || /SASL|authentication/i.test(name)) {
+  if (name === 'KafkaJSSASLAuthenticationError' || (typeof code === 'number' && LOGIN_REFUSED.has(code))) {
     return new FatalError(`broker ${address} refused the SASL login: ${message}. Check mechanism, user and password.`, { cause: error });
   }
   if (typeof code === 'string' && TLS_FAILURE.test(code)) {
@@ -33,18 +38,6 @@ export function connectError(error: unknown, address: string): BrokerUnreachable
   return new BrokerUnreachableError(`no connection to broker ${address}: ${message}. Check that it runs and that the address is right.`, {
     cause: error,
   });
-}
-
-/** Translates what a method of a kafkajs broker threw. */
-export function kafkaJsError(error: unknown, place: ErrorPlace): TidemarkError {
-  if (error instanceof TidemarkError) return error;
-  const { name, message, code, cause } = shapeOf(error);
-  if (typeof code === 'number') return toKafkaError(code, { ...place, detail: message });
-  if (/Connection|RequestTimeout|BrokerNotFound/.test(name)) {
-    return new ConnectionLostError(`${place.api}: ${message}. Whether the broker executed the request is not known.`, { cause: error });
-  }
-  if (cause instanceof Error && cause !== error) return kafkaJsError(cause, place);
-  return new FatalError(`${place.api} failed: ${message}`, { cause: error });
 }
 
 function shapeOf(error: unknown): KafkaJsErrorShape {

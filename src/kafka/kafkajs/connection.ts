@@ -4,7 +4,7 @@ import { topicPartitionKey } from '../../model/topic-partition.ts';
 import { BrokerLink, type SendOptions } from './broker-link.ts';
 import type { BrokerAddress, ConnectionConfig } from './config.ts';
 import { BrokerUnreachableError } from './connection-error.ts';
-import { createRawCluster, type RawBroker, type RawCluster, type VersionRange } from './raw-cluster.ts';
+import { createRawCluster, type RawCluster, type VersionRange } from './raw-cluster.ts';
 import { ErrorCode, errorName, toKafkaError } from './wire/error-code.ts';
 import type { Exchange } from './wire/exchange.ts';
 import { findCoordinatorExchange, type CoordinatorType } from './wire/find-coordinator.ts';
@@ -82,12 +82,6 @@ export class ClusterConnection {
       }
     }
     throw new BrokerUnreachableError(`no broker answered ${exchange.apiName} within ${timeoutMs} ms: ${failures.join('; ')}`);
-  }
-
-  /** kafkajs' broker for requests of its own codecs. Translate what its methods throw with `kafkaJsError`, and give them a deadline. */
-  broker(nodeId: number, timeoutMs = this.#config.requestTimeoutMs): Promise<RawBroker> {
-    const link = this.#nodes.get(nodeId);
-    return link === undefined ? Promise.reject(this.#unknownNode(nodeId)) : link.broker(timeoutMs);
   }
 
   /** The versions of an api that a broker speaks; undefined when it does not know it. */
