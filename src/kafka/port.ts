@@ -44,6 +44,8 @@ export interface FetchedBatch extends TopicPartition {
   readonly records: RecordCursor;
   /** The position after this batch. Passes over control batches, aborted records and the holes of compaction. */
   readonly nextOffset: bigint;
+  /** In which the last record before `nextOffset` was written; undefined where that is not known. */
+  readonly leaderEpoch?: number;
   readonly highWatermark: bigint;
   /** The first offset of the oldest open transaction, or the high watermark. */
   readonly lastStableOffset: bigint;
@@ -110,7 +112,7 @@ export type ConsumerEvent =
       readonly retained: readonly TopicPartition[];
     }
   /**
-   * A rebalance begins (or `close` was called). This member is still the owner of all of `partitions`: drain and commit. The NEXT call of
+   * A rebalance begins. This member is still the owner of all of `partitions`: drain and commit. The NEXT call of
    * `poll` lets the rejoin go on. No batch is delivered between `revoked` and `assigned`.
    */
   | { readonly type: 'revoked'; readonly partitions: readonly TopicPartition[] }
@@ -142,6 +144,7 @@ export interface CommittedOffset extends PartitionOffset {
 
 /** An offset to commit: the NEXT record to read, and a text to keep beside it. */
 export interface OffsetToCommit extends PartitionOffset {
+  /** Of the last record before the offset, so that a reader which goes on from here notices a log that was cut (KIP-320). */
   readonly leaderEpoch?: number;
   readonly metadata?: string;
 }
@@ -168,7 +171,7 @@ export interface GroupConsumer {
   /** Throws StaleGenerationError when this consumer is not a member now. */
   groupMetadata(): GroupMetadata;
   /**
-   * The first and the next offset of these partitions' logs. `timestamp` (epoch ms) gives `end` as the first offset at or after that time.
+   * The first offset of these partitions' logs, and the one after the last: under `read-committed`, the last stable offset.
    */
   logOffsets(partitions: readonly TopicPartition[]): Promise<ReadonlyMap<string, { readonly start: bigint; readonly end: bigint }>>;
   /** Leaves the group (a static member stays) and closes the connections. Does not commit. Never throws; bounded by `timeoutMs` (default 5 s). */

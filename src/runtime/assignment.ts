@@ -107,7 +107,8 @@ export class Assignment {
       const streamTime = this.#taskOf.get(input)?.streamTime;
       const { topic, partition } = input;
       const metadata = streamTime === undefined ? '' : encodeOffsetMetadata(streamTime);
-      sealed.push({ position: { topic, partition, offset: input.queue.position, metadata }, input });
+      const { position: offset, leaderEpoch } = input.queue;
+      sealed.push({ position: { topic, partition, offset, ...(leaderEpoch === undefined ? {} : { leaderEpoch }), metadata }, input });
     }
     return sealed;
   }

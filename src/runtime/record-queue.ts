@@ -5,6 +5,8 @@ import type { ConsumedRecord } from '../model/record.ts';
 export class RecordQueue {
   /** The next record; undefined when everything is processed. */
   head: ConsumedRecord | undefined;
+  /** Of the batch that was begun last. */
+  leaderEpoch: number | undefined;
   #batches: FetchedBatch[] = [];
   #current = 0;
   #bytes = 0;
@@ -35,6 +37,7 @@ export class RecordQueue {
   advance(): void {
     let batch = this.#batches[this.#current];
     while (batch !== undefined) {
+      this.leaderEpoch = batch.leaderEpoch;
       const record = batch.records.next();
       if (record !== undefined) {
         this.head = record;
@@ -55,6 +58,7 @@ export class RecordQueue {
   /** Drops everything and stands at `offset`. */
   clear(offset: bigint): void {
     this.head = undefined;
+    this.leaderEpoch = undefined;
     this.#batches.length = 0;
     this.#current = 0;
     this.#bytes = 0;

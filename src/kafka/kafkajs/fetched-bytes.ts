@@ -20,6 +20,8 @@ export interface ScannedBytes {
   readonly batches: readonly RecordBatchHeader[];
   /** Behind the last whole batch, whatever it held; where the fetch began, when there is none. */
   readonly nextOffset: bigint;
+  /** Of the last whole batch; -1 when there is none. */
+  readonly leaderEpoch: number;
   /** The first batch that did not arrive as it was written; what stands before it is good. */
   readonly damage: string | undefined;
 }
@@ -37,6 +39,7 @@ export function scanFetchedBytes(
 ): ScannedBytes {
   const batches: RecordBatchHeader[] = [];
   let nextOffset = fetchOffset;
+  let leaderEpoch = -1;
   let position = 0;
   while (position + MAGIC_BYTES <= bytes.length) {
     const magic = magicAt(bytes, position);
@@ -44,29 +47,30 @@ export function scanFetchedBytes(
     const end = position + BATCH_LENGTH_PREFIX_BYTES + bytes.readInt32BE(position + 8);
     // The length first: a damaged one makes no sense of what follows.
     if (end < position + MAGIC_BYTES) {
-      return { batches, nextOffset, damage: damaged(topic, partition, baseOffset, 'its length is impossible') };
+      return { batches, nextOffset, leaderEpoch, damage: damaged(topic, partition, baseOffset, 'its length is impossible') };
     }
     if (magic === 0 || magic === 1) throw oldFormat(topic, partition, baseOffset, magic);
     if (end > bytes.length) break;
     if (magic !== 2) {
-      return { batches, nextOffset, damage: damaged(topic, partition, baseOffset, `its message format is ${magic}`) };
+      return { batches, nextOffset, leaderEpoch, damage: damaged(topic, partition, baseOffset, `its message format is ${magic}`) };
     }
     if (end < position + BATCH_HEADER_BYTES) {
-      return { batches, nextOffset, damage: damaged(topic, partition, baseOffset, 'its length is impossible') };
+      return { batches, nextOffset, leaderEpoch, damage: damaged(topic, partition, baseOffset, 'its length is impossible') };
     }
     const header = readBatchHeader(bytes, position);
     if (!isIntact(bytes, header) || header.lastOffset < header.baseOffset) {
-      return { batches, nextOffset, damage: damaged(topic, partition, baseOffset, 'its CRC-32C checksum is wrong') };
+      return { batches, nextOffset, leaderEpoch, damage: damaged(topic, partition, baseOffset, 'its CRC-32C checksum is wrong') };
     }
     const control = isControl(header);
     const aborted = filter?.isAborted(header, control && controlType(bytes, header) === ABORT_MARKER) ?? false;
     if (header.lastOffset >= nextOffset) {
       if (!control && !aborted && header.recordCount > 0) batches.push(header);
       nextOffset = header.lastOffset + 1n;
+      leaderEpoch = header.leaderEpoch;
     }
     position = end;
   }
-  return { batches, nextOffset, damage: undefined };
+  return { batches, nextOffset, leaderEpoch, damage: undefined };
 }
 
 /** The kind of marker: 0 abort, 1 commit, others of the cluster's own. Stands in the record's key, behind a version. */

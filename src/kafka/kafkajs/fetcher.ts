@@ -242,7 +242,7 @@ export class Fetcher {
     const { topic, partition } = feed;
     const from = feed.position;
     const filter = this.#settings.isolation === 'read-committed' ? new ReadCommittedFilter(fetched.aborted) : undefined;
-    const { batches, nextOffset, damage } = scanFetchedBytes(topic, partition, bytes, from, filter);
+    const { batches, nextOffset, leaderEpoch, damage } = scanFetchedBytes(topic, partition, bytes, from, filter);
     if (damage !== undefined) this.#damaged(feed, damage, nextOffset > from);
     if (nextOffset === from) return false;
     if (damage === undefined) feed.damages = 0;
@@ -252,6 +252,7 @@ export class Fetcher {
       partition,
       records: new RecordBatchDecoder(topic, partition, bytes, batches, from),
       nextOffset,
+      ...(leaderEpoch < 0 ? {} : { leaderEpoch }),
       highWatermark: fetched.highWatermark,
       lastStableOffset: fetched.lastStableOffset,
       bytes: bytes.length,

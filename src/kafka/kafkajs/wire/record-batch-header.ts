@@ -18,6 +18,8 @@ export interface RecordBatchHeader {
   readonly baseOffset: bigint;
   /** Of the last record that was written, which compaction may have removed since. */
   readonly lastOffset: bigint;
+  /** Of the leader that wrote it; -1 where that was before leaders had epochs. */
+  readonly leaderEpoch: number;
   readonly attributes: number;
   readonly baseTimestamp: number;
   readonly maxTimestamp: number;
@@ -38,6 +40,7 @@ export function readBatchHeader(buffer: Buffer, start: number): RecordBatchHeade
     end: start + BATCH_LENGTH_PREFIX_BYTES + buffer.readInt32BE(start + 8),
     baseOffset,
     lastOffset: baseOffset + BigInt(buffer.readInt32BE(start + 23)),
+    leaderEpoch: buffer.readInt32BE(start + 12),
     attributes: buffer.readInt16BE(start + 21),
     baseTimestamp: Number(buffer.readBigInt64BE(start + 27)),
     maxTimestamp: Number(buffer.readBigInt64BE(start + 35)),

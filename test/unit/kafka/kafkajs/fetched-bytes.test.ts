@@ -15,7 +15,7 @@ describe('scanFetchedBytes', () => {
   });
 
   it('gives nothing and stays where it is without a byte', () => {
-    expect(scan(Buffer.alloc(0), 42n)).toEqual({ batches: [], nextOffset: 42n, damage: undefined });
+    expect(scan(Buffer.alloc(0), 42n)).toEqual({ batches: [], nextOffset: 42n, leaderEpoch: -1, damage: undefined });
   });
 
   it('ignores a batch that is cut off at the end, wherever it is cut', () => {
@@ -30,7 +30,7 @@ describe('scanFetchedBytes', () => {
   it('passes over batches that compaction has emptied, and over the holes that it leaves', () => {
     const emptied = batchBytes({ baseOffset: 10n, records: [], lastOffsetDelta: 4, producerId: 1n });
     const shortened = batchBytes({ baseOffset: 20n, records: [{}], lastOffsetDelta: 9 });
-    expect(scan(emptied, 10n)).toEqual({ batches: [], nextOffset: 15n, damage: undefined });
+    expect(scan(emptied, 10n)).toEqual({ batches: [], nextOffset: 15n, leaderEpoch: -1, damage: undefined });
     const { batches, nextOffset } = scan(Buffer.concat([emptied, shortened]), 10n);
     expect(batches.map(({ baseOffset }) => baseOffset)).toEqual([20n]);
     expect(nextOffset).toBe(30n);
@@ -43,8 +43,14 @@ describe('scanFetchedBytes', () => {
     }
   });
 
+  it('tells the epoch of the leader that wrote the last batch', () => {
+    const bytes = Buffer.from(three(10n));
+    bytes.writeInt32BE(7, 12);
+    expect(scan(bytes, 10n).leaderEpoch).toBe(7);
+  });
+
   it('never moves the position back for a batch that ends below it', () => {
-    expect(scan(three(0n), 100n)).toEqual({ batches: [], nextOffset: 100n, damage: undefined });
+    expect(scan(three(0n), 100n)).toEqual({ batches: [], nextOffset: 100n, leaderEpoch: -1, damage: undefined });
   });
 
   it('finds a byte that was changed on its way, names the batch, and keeps what stands before it', () => {
