@@ -45,6 +45,10 @@ export interface ColumnResult {
 const PARTITIONS = 4;
 const DRAIN_DEADLINE_MS = 60_000;
 const POLL_MS = 250;
+/** At most so many records are written between two kills... */
+const KILL_AFTER_RECORDS = 3_000;
+/** ...unless that takes longer than this. */
+const NEXT_KILL_DEADLINE_MS = 5_000;
 /** Nothing is on its way any more when all lags are zero and no topic grows over so many looks in a row. */
 const QUIET_LOOKS = 4;
 
@@ -63,7 +67,6 @@ export async function runColumn(column: Column, flights: readonly RawFlight[], p
     options.workers,
   );
   try {
-    await fleet.started();
     const transfers = makeTransfers(options.transfers, new SeededRandom(seed));
     const producer = client.idempotentProducer();
     await producer.init();
@@ -172,19 +175,25 @@ class Progress {
   }
 }
 
+/** Kills while there is something to lose: each time after a random share of the work, and never a worker that has hardly begun. */
 async function killWhileRecordsFlow(fleet: Fleet, progress: Progress, column: Column, options: RunOptions): Promise<void> {
-  const { seed, kills, signal, onProgress } = options;
+  const { seed, kills, signal, onProgress, workers } = options;
   const random = new SeededRandom(seed + 2);
   for (let kill = 0; kill < kills; kill++) {
-    const until = Date.now() + random.between(500, 1_500);
-    while (Date.now() < until) {
-      await pause(Math.min(POLL_MS, until - Date.now()), signal);
+    const worker = random.integer(workers);
+    const deadline = Date.now() + NEXT_KILL_DEADLINE_MS;
+    const begun = await progress.look();
+    // What is written is work that was done, by whatever worker.
+    const enough = begun.ends + BigInt(Math.round(random.between(0.3, 1) * KILL_AFTER_RECORDS));
+    await fleet.started();
+    for (let look = begun; look.ends < enough && Date.now() < deadline; look = await progress.look()) {
+      await pause(random.between(20, POLL_MS), signal);
       fleet.check();
     }
     const { lag } = await progress.look();
-    onProgress(`${column.guarantee}: SIGKILL ${kill + 1} of ${kills}, ${lag} records on their way`);
     if (lag === 0n && kill > 0) return;
-    await fleet.kill(random.integer(options.workers));
+    onProgress(`${column.guarantee}: SIGKILL ${kill + 1} of ${kills}, ${lag} records on their way`);
+    await fleet.kill(worker);
   }
 }
 
