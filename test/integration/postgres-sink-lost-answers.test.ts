@@ -250,7 +250,7 @@ describe('a client goes back to the pool in an aborted transaction and fails its
     });
     await writer.claim(PARTITION, 0n);
     for (mode of ['sql', 'throw', 'break'] as const) {
-      await expect(writer.write(batch(0, 1))).rejects.toThrow();
+      await expect(writer.write(batch(0, 1))).rejects.toThrow(/Postgres sink/);
       expect((await pool.query('SELECT txid_current_if_assigned() AS txid, now() = statement_timestamp() AS outside')).rows).toEqual([
         { txid: null, outside: true },
       ]);

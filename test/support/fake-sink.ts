@@ -79,7 +79,7 @@ export function fakeSink<K, V>(target: FakeTarget, options: FakeSinkOptions = {}
     guarantee: mode,
     maxBatchRecords,
     keepsDeadLetters,
-    ...(idempotencyKey === undefined ? {} : { idempotencyKey: idempotencyKey as Sink<K, V>['idempotencyKey'] & {} }),
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     open: async () => target.perform('open', '', () => new FakeWriter(target, mode, concurrency) as SinkWriter<K, V>),
   };
 }

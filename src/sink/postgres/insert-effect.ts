@@ -8,8 +8,7 @@ import { quoteIdentifier, quoteTable, type TableName } from './identifier.ts';
 import { insertStatement, type OnConflict } from './insert-statement.ts';
 import { RefusedValueError, refusal, type Refusal } from './refusal.ts';
 import type { Session } from './session.ts';
-import { sqlstateOf } from './sqlstate.ts';
-import { explainMissingConflictTarget, readTargetColumns, type TargetColumn } from './target-table.ts';
+import { conflictTargetFault, readTargetColumns, type TargetColumn } from './target-table.ts';
 
 /** A field of the value by its name, or a function of the record. undefined is written as NULL. */
 export type ColumnSource<K, V> = (keyof V & string) | ((value: V, key: K, context: RecordContext) => unknown);
@@ -82,18 +81,15 @@ export class InsertEffect<K, V> implements Effect<K, V> {
     const { table, columns, onConflict } = this.#options;
     this.#columns = await readTargetColumns(session, table, Object.keys(columns));
     this.#statement = insertStatement(table, this.#columns, onConflict);
-    try {
-      // The server's own check of everything at once: the privilege, the casts, and a unique index for ON CONFLICT.
-      await session.query(
-        `EXPLAIN ${this.#statement}`,
-        this.#columns.map(() => '{}'),
-      );
-    } catch (error) {
-      if (sqlstateOf(error) !== '42P10' || typeof onConflict !== 'object') throw error;
-      await session.rollback();
-      await session.begin();
-      throw new SinkFatalError(await explainMissingConflictTarget(session, table, onConflict.key), { cause: error });
+    if (typeof onConflict === 'object') {
+      const fault = await conflictTargetFault(session, table, onConflict);
+      if (fault !== undefined) throw new SinkFatalError(fault);
     }
+    // The server's own check of everything at once: the privilege, the casts, the predicate of onConflict.
+    await session.query(
+      `EXPLAIN ${this.#statement}`,
+      this.#columns.map(() => '{}'),
+    );
   }
 
   run(session: Session, records: readonly SinkRecord<K, V>[]): EffectRun<K, V> {

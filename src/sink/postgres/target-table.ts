@@ -1,4 +1,4 @@
-import { ConfigurationError, SinkFatalError } from '../../model/errors.ts';
+import { SinkFatalError } from '../../model/errors.ts';
 import type { ColumnShape } from './column-value.ts';
 import { quoteTable, type TableName } from './identifier.ts';
 import type { Session } from './session.ts';
@@ -62,9 +62,7 @@ export async function readTargetColumns(session: Session, table: TableName, name
   }
   const generated = names.filter((name) => byName.get(name)?.generated === true);
   if (generated.length > 0) {
-    throw new ConfigurationError(
-      `Postgres sink: table ${quoted} generates column ${generated.join(', ')} itself: leave it out of the mapping`,
-    );
+    throw new SinkFatalError(`Postgres sink: table ${quoted} generates column ${generated.join(', ')} itself: leave it out of the mapping`);
   }
   const unfilled = rows.filter((row) => row.required && !names.includes(row.name)).map((row) => `"${row.name}"`);
   if (unfilled.length > 0 && (await session.query(BEFORE_INSERT_TRIGGER, [oid])).rows.length === 0) {
@@ -92,6 +90,12 @@ function columnOf(row: ColumnRow): TargetColumn {
   return { name: row.name, type: row.type, kind, array: row.is_array, unnests: row.unnests };
 }
 
+/** What decides whether a row is there already. */
+export interface ConflictTarget {
+  readonly key: readonly string[];
+  readonly where?: string;
+}
+
 interface IndexRow extends Record<string, unknown> {
   readonly name: string;
   readonly columns: readonly string[] | null;
@@ -108,21 +112,29 @@ const UNIQUE_INDEXES = `
     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
    WHERE i.indrelid = pg_catalog.to_regclass($1) AND i.indisunique`;
 
-/** Why no unique index fits ON CONFLICT on these columns, in words that say what to do. */
-export async function explainMissingConflictTarget(session: Session, table: TableName, key: readonly string[]): Promise<string> {
+const IS_VIEW = `SELECT 1 FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1) AND relkind = 'v'`;
+
+/** Why ON CONFLICT on these columns cannot work, in words that say what to do; undefined: an index is there. */
+export async function conflictTargetFault(session: Session, table: TableName, onConflict: ConflictTarget): Promise<string | undefined> {
+  const { key, where } = onConflict;
   const quoted = quoteTable(table);
   const { rows } = await session.query<IndexRow>(UNIQUE_INDEXES, [quoted]);
-  const wanted = key.toSorted();
-  const candidate = rows.find((row) => row.columns?.toSorted().join('\0') === wanted.join('\0'));
+  const wanted = key.toSorted().join('\0');
+  const candidates = rows.filter((row) => row.columns?.toSorted().join('\0') === wanted);
+  const usable = candidates.filter((row) => row.usable);
   const columns = key.map((name) => `"${name}"`).join(', ');
+  const [candidate] = usable.length > 0 ? usable : candidates;
   if (candidate === undefined) {
+    // The indexes of a view are those of its table, which the server finds by itself.
+    if ((await session.query(IS_VIEW, [quoted])).rows.length > 0) return undefined;
     return `Postgres sink: table ${quoted} has no unique index on (${columns}), which onConflict needs: create one, or name the columns of one that is there`;
   }
-  if (candidate.predicate !== null) {
-    return (
-      `Postgres sink: the unique index "${candidate.name}" on (${columns}) of ${quoted} is partial (${candidate.predicate}): rows outside of it never conflict. ` +
-      `Give that predicate as onConflict.where if this is meant, or create a full unique index`
-    );
+  if (!candidate.usable) {
+    return `Postgres sink: the unique index "${candidate.name}" on (${columns}) of ${quoted} cannot decide ON CONFLICT: it is deferrable, invalid, or on an expression`;
   }
-  return `Postgres sink: the unique index "${candidate.name}" on (${columns}) of ${quoted} cannot decide ON CONFLICT (it is deferrable, invalid, or on an expression)`;
+  if (where !== undefined || usable.some((row) => row.predicate === null)) return undefined;
+  return (
+    `Postgres sink: the unique index "${candidate.name}" on (${columns}) of ${quoted} is partial (${candidate.predicate}): rows outside of it never conflict. ` +
+    `Give that predicate as onConflict.where if this is meant, or create a full unique index`
+  );
 }
