@@ -10,9 +10,8 @@ const JSON_COLUMN: ColumnShape = { kind: 'json', array: false };
 const BYTEA: ColumnShape = { kind: 'bytea', array: false };
 const TEXT_ARRAY: ColumnShape = { kind: 'other', array: true };
 
-const TEXT_ARRAY_OID: number = 1009;
-/** node-postgres' own reader of text[]. */
-const parseTextArray = pgTypes.types.getTypeParser(TEXT_ARRAY_OID) as (text: string) => (string | null)[];
+/** node-postgres' own reader of text[], oid 1009. */
+const parseTextArray = (pgTypes.types.getTypeParser as (oid: number) => (text: string) => (string | null)[])(1009);
 
 describe('array literals', () => {
   it('are read back as they were written, whatever characters they hold', () => {
