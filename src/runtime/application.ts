@@ -186,7 +186,7 @@ export class Application {
 
   #groupConsumer(client: KafkaClient, plan: TaskPlan): GroupConsumer {
     const { applicationId, topology, sessionTimeoutMs, heartbeatIntervalMs, maxPollIntervalMs, metadataMaxAgeMs } = this.#settings;
-    const { requestTimeoutMs, fetch, staticMembership } = this.#settings;
+    const { requestTimeoutMs, fetch } = this.#settings;
     return client.groupConsumer({
       groupId: applicationId,
       subscription: { topics: plan.topics, patterns: plan.patterns },
@@ -194,8 +194,13 @@ export class Application {
       ...{ sessionTimeoutMs, heartbeatIntervalMs, maxPollIntervalMs, metadataMaxAgeMs },
       fetch: { ...fetch, isolation: 'read-committed' },
       ...(requestTimeoutMs === undefined ? {} : { requestTimeoutMs }),
-      ...(staticMembership && this.#lock !== undefined ? { groupInstanceId: this.#lock.instanceId } : {}),
+      ...this.#groupInstanceId(),
     });
+  }
+
+  /** The stage groups have it too: each id is unique in its group. */
+  #groupInstanceId(): { readonly groupInstanceId?: string } {
+    return this.#settings.staticMembership && this.#lock !== undefined ? { groupInstanceId: this.#lock.instanceId } : {};
   }
 
   #protocol(client: KafkaClient, consumer: GroupConsumer): ProtocolFactory {
@@ -247,6 +252,7 @@ export class Application {
     return new SinkWorker({
       stage,
       applicationId: this.#settings.applicationId,
+      ...this.#groupInstanceId(),
       client,
       clock: this.#clock,
       random: this.#random,

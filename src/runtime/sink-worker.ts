@@ -45,6 +45,8 @@ export type SinkWorkerSettings = Pick<
 export interface SinkWorkerOptions {
   readonly stage: SinkStage;
   readonly applicationId: string;
+  /** The `group.instance.id`, under static membership. */
+  readonly groupInstanceId?: string;
   readonly client: KafkaClient;
   readonly clock: Clock;
   readonly random: Random;
@@ -262,7 +264,7 @@ export class SinkWorker implements MetricsSource {
 
   #newConsumer(): GroupConsumer {
     const { sessionTimeoutMs, heartbeatIntervalMs, maxPollIntervalMs, metadataMaxAgeMs, requestTimeoutMs, fetch } = this.#settings;
-    const { stage, client } = this.#options;
+    const { stage, client, groupInstanceId } = this.#options;
     return client.groupConsumer({
       groupId: this.groupId,
       subscription: { topics: this.#plan.topics, patterns: this.#plan.patterns },
@@ -274,6 +276,7 @@ export class SinkWorker implements MetricsSource {
       metadataMaxAgeMs,
       fetch: { ...fetch, isolation: 'read-committed' },
       ...(requestTimeoutMs === undefined ? {} : { requestTimeoutMs }),
+      ...(groupInstanceId === undefined ? {} : { groupInstanceId }),
     });
   }
 
