@@ -44,8 +44,8 @@ interface Trial {
   readonly applicationId: string;
   readonly topic: string;
   readonly table: string;
-  start(options?: Partial<ApplicationOptions>, sink?: Partial<PostgresSinkOptions<string, InputValue>>): Promise<Application>;
-  counts(): Promise<{ rows: number; ids: number }>;
+  readonly start: (options?: Partial<ApplicationOptions>, sink?: Partial<PostgresSinkOptions<string, InputValue>>) => Promise<Application>;
+  readonly counts: () => Promise<{ rows: number; ids: number }>;
 }
 
 /** A topic, and a table in which a record that was applied twice stands twice. */
