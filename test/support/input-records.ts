@@ -28,13 +28,15 @@ export async function fillInput(client: KafkaClient, topic: string, options: Inp
     await producer.init();
     await producer.loadTopics([topic]);
     const partitions = producer.partitionCount(topic) ?? 1;
+    // Not a fixed time: the broker's retention would soon delete the input, and the outputs, which have its timestamps.
+    const began = Date.now();
     for (let i = from; i < from + records; i++) {
       const key = `key-${i % keys}`;
       const value: InputValue = { id: `record-${i}`, key, n: Math.floor(i / keys) };
       const times = (i + 1) % repeatEvery === 0 ? 2 : 1;
       for (let time = 0; time < times; time++) {
         const headers = [textHeader(IDEMPOTENCY_KEY_HEADER, value.id)];
-        producer.append(topic, partitionForKey(key, partitions), key, JSON.stringify(value), 1_700_000_000_000 + i, headers);
+        producer.append(topic, partitionForKey(key, partitions), key, JSON.stringify(value), began + i - from, headers);
       }
       await producer.ready();
     }
