@@ -60,7 +60,9 @@ export async function runColumn(column: Column, flights: readonly RawFlight[], p
   const admin = client.admin();
   const started = Date.now();
   const topics = topicsOf(names);
-  await admin.createTopics(topics.all.map((topic) => ({ topic, partitions: PARTITIONS })));
+  // The flights keep their times, which are of 2001: with the default retention, the broker would delete them within minutes.
+  const configs = { 'retention.ms': '-1' };
+  await admin.createTopics(topics.all.map((topic) => ({ topic, partitions: PARTITIONS, configs })));
   await createTables(pool, names);
   const fleet = new Fleet(
     { brokers, database, guarantee: column.guarantee, sinkMode: column.sinkMode, names, stateDirectory, workMicros },
