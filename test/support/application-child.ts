@@ -89,12 +89,13 @@ function tell(message: FromChild): void {
 }
 
 function fail(error: unknown): void {
+  process.exitCode = 1;
   const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  process.send?.({ failed: text } satisfies FromChild, undefined, undefined, () => process.exit(1));
+  process.send?.({ failed: text } satisfies FromChild, undefined, undefined, () => process.disconnect());
 }
 
-// The parent is gone.
-process.once('disconnect', () => process.exit(0));
+// Told to end, or the parent is gone.
+process.once('disconnect', () => process.exit());
 process.on('SIGINT', () => undefined);
 process.once('message', (message: Exclude<ToChild, string>) => {
   run(message.configuration, message.marker).then(() => process.disconnect(), fail);

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Admin, kafkaClient, type KafkaClient, type SinkMode } from '../../src/index.ts';
 import { ApplicationProcess, type ProcessConfiguration, SINK_STAGE } from './application-process.ts';
 import { IndependentReader } from './independent-reader.ts';
@@ -151,6 +152,18 @@ export class Scenario {
     }
   }
 
+  /** Resolves when no transaction is open in the output any more: the broker aborts that of a dead process after its time-out. */
+  async settled(deadlineMs = 60_000): Promise<void> {
+    const deadline = performance.now() + deadlineMs;
+    for (;;) {
+      const open = await this.#bench.reader.openTransactions(this.output ?? this.input);
+      if (open.length === 0) return;
+      if (performance.now() > deadline)
+        throw new Error(`transactions are open after ${deadlineMs} ms: ${open.map((each) => each.producerId)}`);
+      await sleep(200);
+    }
+  }
+
   /** Throws if an application has failed by itself. */
   check(): void {
     for (const { failure, log } of this.#processes) if (failure !== undefined) throw new Error(`${failure}\n${log}`);
@@ -165,7 +178,7 @@ export class Scenario {
   async judgePostgres({ once = true }: { readonly once?: boolean } = {}): Promise<Judgement> {
     const { database, reader } = this.#bench;
     if (database === undefined || this.table === undefined) throw new Error('this scenario has no table');
-    return await judgePostgres(reader, database.query, { input: this.input, table: this.table, once });
+    return await judgePostgres(reader, async (text) => await database.query(text), { input: this.input, table: this.table, once });
   }
 
   /** Closes all that are still there, in order. */
