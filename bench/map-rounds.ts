@@ -99,7 +99,10 @@ function report(figures: ReadonlyMap<Engine, Figures>, rounds: number, records: 
         engine === TIDEMARK ? '' : ratio(ratioTo(engine)),
       ];
     }),
-    notes: ['The ratios are paired: computed within each round, of which the median is shown.'],
+    notes: [
+      'The ratios are paired: computed within each round, of which the median is shown.',
+      'These runs take a few seconds, in which a JVM is still warming up. The run over 5,000,000 records below shows both warm.',
+    ],
     targets: [
       {
         wanted: `at least ${WANTED_RATIO} times Kafka Streams with one thread`,
