@@ -1,8 +1,8 @@
-import type { ConsumerEvent, FetchedBatch, GroupConsumer, KafkaClient } from '../kafka/port.ts';
+import type { ConsumerEvent, GroupConsumer, KafkaClient } from '../kafka/port.ts';
 import type { Clock, Random } from '../model/clock.ts';
-import { ConfigurationError, FatalError, SinkRetriableError } from '../model/errors.ts';
+import { ConfigurationError } from '../model/errors.ts';
 import type { FailPointName, FailPoints } from '../model/fail-point.ts';
-import { topicPartitionKey, type TopicPartition } from '../model/topic-partition.ts';
+import type { TopicPartition } from '../model/topic-partition.ts';
 import type { Log } from '../ops/log.ts';
 import type { Metrics, MetricsSource, PartitionLag, SinkCounters } from '../ops/metrics.ts';
 import type { SinkWriter } from '../sink/port.ts';
@@ -15,10 +15,11 @@ import type { Settings } from './options.ts';
 import { FailurePolicies } from './record-failure.ts';
 import { errorCode, remedyFor, type WorkStep } from './remedy.ts';
 import { Signal } from './signal.ts';
-import { SinkBatchBuilder } from './sink-batch-builder.ts';
+import { SinkAssignment } from './sink-assignment.ts';
 import { SinkHealth } from './sink-health.ts';
 import { SinkOffsets } from './sink-offsets.ts';
-import { SinkPartition, type SinkPartitionHost } from './sink-partition.ts';
+import { openSink, requireSourceTopics, type SinkOpeningParts } from './sink-opening.ts';
+import type { SinkPartitionHost } from './sink-partition.ts';
 import { type GroupStart, SinkPositions } from './sink-positions.ts';
 import { DEFAULT_SINK_TUNING, type SinkTuning } from './sink-tuning.ts';
 import { TaskPlan } from './task-plan.ts';
@@ -76,17 +77,14 @@ export class SinkWorker implements MetricsSource {
   readonly #settings: SinkWorkerSettings;
   readonly #tuning: SinkTuning;
   readonly #plan: TaskPlan;
-  readonly #policies: FailurePolicies;
   readonly #counters: SinkCounters;
   readonly #health: SinkHealth;
   readonly #backoff: Backoff;
   readonly #signal: Signal;
   readonly #positions: SinkPositions;
   readonly #offsets: SinkOffsets;
+  readonly #assignment: SinkAssignment;
   readonly #stop = new AbortController();
-  readonly #partitions = new Map<string, SinkPartition>();
-  /** Until they end, also of partitions that are given up. */
-  readonly #runs = new Map<string, Promise<void>>();
   /** Assigned, but it is not known yet where to begin. */
   #starting: TopicPartition[] = [];
   #writer: SinkWriter<unknown, unknown> | undefined;
@@ -119,7 +117,6 @@ export class SinkWorker implements MetricsSource {
     this.#settings = settings;
     this.#tuning = { ...DEFAULT_SINK_TUNING, ...options.tuning };
     this.#plan = new TaskPlan([{ id: 0, sources: stage.sources, processors: stage.processors, sinks: [], steps: stage.processors }]);
-    this.#policies = new FailurePolicies(settings.onDeserialisationError, settings.onProcessingError);
     this.#counters = metrics.sink(stage.name);
     this.#health = new SinkHealth(clock, log);
     this.#backoff = new Backoff(settings.retryTimeoutMs, random);
@@ -133,6 +130,15 @@ export class SinkWorker implements MetricsSource {
       log,
     });
     this.#offsets = new SinkOffsets(options.failPoints, () => this.#signal.wake());
+    this.#assignment = new SinkAssignment({
+      stage,
+      plan: this.#plan,
+      policies: new FailurePolicies(settings.onDeserialisationError, settings.onProcessingError),
+      limits: { records: stage.sink.sink.maxBatchRecords, bytes: this.#tuning.maxBatchBytes, sliceRecords: settings.maxSliceRecords },
+      maxBufferedBytes: settings.maxBufferedBytes,
+      metrics,
+      onDrop: (partition) => this.#offsets.refuse(partition),
+    });
     this.#lastCommitAt = clock.monotonic();
   }
 
@@ -141,11 +147,11 @@ export class SinkWorker implements MetricsSource {
   }
 
   tasks(): number {
-    return this.#partitions.size;
+    return this.#assignment.size;
   }
 
   lags(): readonly PartitionLag[] {
-    return [...this.#partitions.values()].map(({ topic, partition, lag }) => ({ topic, partition, lag }));
+    return this.#assignment.partitions.map(({ topic, partition, lag }) => ({ topic, partition, lag }));
   }
 
   lastPollAgeMs(): number | undefined {
@@ -182,8 +188,16 @@ export class SinkWorker implements MetricsSource {
 
   /** Opens the sink and makes ready to join the group, as `run` does first. Returns early when stopped. */
   async start(): Promise<void> {
-    await this.#checkTopics();
-    const writer = await this.#openSink();
+    const opening: SinkOpeningParts = {
+      ...this.#options,
+      tuning: this.#tuning,
+      counters: this.#counters,
+      health: this.#health,
+      backoff: this.#backoff,
+      stop: this.#stop.signal,
+    };
+    await requireSourceTopics(opening, this.#plan.topics);
+    const writer = await openSink(opening);
     if (writer === undefined) return;
     this.#writer = writer;
     this.#host = this.#hostWith(writer);
@@ -207,59 +221,9 @@ export class SinkWorker implements MetricsSource {
     if (this.#rebalancing || now < this.#resumeAt) return;
     await this.#findStarts(consumer, host);
     await this.#movePartitions(consumer);
-    this.#resumePartitions(consumer);
+    this.#assignment.resume(consumer);
     await this.#commitRequested(consumer);
     if (this.#now() - this.#lastCommitAt >= this.#tuning.offsetCommitIntervalMs) await this.#commitApplied(consumer);
-  }
-
-  /** A misspelt topic shows at the start. */
-  async #checkTopics(): Promise<void> {
-    const { client, stage, clock, log } = this.#options;
-    if (this.#plan.topics.length === 0) return;
-    const admin = client.admin();
-    try {
-      while (!this.#stop.signal.aborted) {
-        try {
-          const known = await admin.partitionCounts(this.#plan.topics);
-          const missing = this.#plan.topics.filter((topic) => !known.has(topic));
-          if (missing.length === 0) return;
-          throw new FatalError(
-            `sink stage '${stage.name}' reads topics that do not exist: ${missing.join(', ')}. Create them, or correct their names in the topology`,
-          );
-        } catch (error) {
-          if (remedyFor(error, 'init') !== 'try-again') throw error;
-          const delay = this.#backoff.failed(error, 'checking topics', this.#now());
-          log.warn({ code: errorCode(error), reason: messageOf(error) }, 'the topics could not be checked yet');
-          await clock.sleep(delay, this.#stop.signal).catch(() => undefined);
-        }
-      }
-    } finally {
-      await admin.close(STOP_RESERVE_MS);
-    }
-  }
-
-  /** Waits for a target that is not there yet. Undefined: stopped meanwhile. */
-  async #openSink(): Promise<SinkWriter<unknown, unknown> | undefined> {
-    const { stage, applicationId, log, failPoints, clock, random } = this.#options;
-    const { retryDelayMs, maxRetryDelayMs } = this.#tuning;
-    for (let delay = retryDelayMs; !this.#stop.signal.aborted; delay = Math.min(delay * 2, maxRetryDelayMs)) {
-      try {
-        const writer = await stage.sink.sink.open({
-          applicationId,
-          stage: stage.name,
-          log,
-          ...(failPoints === undefined ? {} : { failPoints }),
-        });
-        this.#health.succeeded(stage);
-        return writer;
-      } catch (error) {
-        if (!(error instanceof SinkRetriableError)) throw error;
-        this.#counters.retries++;
-        this.#health.failed(stage, error);
-        await clock.sleep(delay * (0.5 + random() / 2), this.#stop.signal).catch(() => undefined);
-      }
-    }
-    return undefined;
   }
 
   #newConsumer(): GroupConsumer {
@@ -316,10 +280,10 @@ export class SinkWorker implements MetricsSource {
     for (const event of events) {
       switch (event.type) {
         case 'batch':
-          this.#take(event.batch, consumer);
+          this.#assignment.take(event.batch, consumer);
           break;
         case 'assigned':
-          this.#onAssigned(event);
+          this.#onAssigned(event, consumer);
           break;
         case 'revoked':
           await this.#onRevoked(event.partitions, consumer);
@@ -333,57 +297,19 @@ export class SinkWorker implements MetricsSource {
       }
     }
     if (events.some((event) => event.type === 'batch')) await this.#reach('sink-after-poll');
-    for (const event of events) if (event.type === 'batch') this.#partition(event.batch)?.wake();
+    for (const event of events) if (event.type === 'batch') this.#assignment.get(event.batch)?.wake();
   }
 
   #pollWaitMs(): number {
     if (this.#rebalancing) return IDLE_POLL_MS;
-    return this.#starting.length > 0 || this.#offsets.requested || this.#inFlux() ? BUSY_POLL_MS : IDLE_POLL_MS;
-  }
-
-  /** Whether a partition may soon want something that is done between two polls. */
-  #inFlux(): boolean {
-    const commitsFirst = this.#host?.commitsFirst === true;
-    for (const partition of this.#partitions.values()) {
-      if (partition.paused || partition.applied === undefined || partition.startAt !== undefined) return true;
-      if (commitsFirst && !partition.finished) return true;
-    }
-    return false;
-  }
-
-  #take(batch: FetchedBatch, consumer: GroupConsumer): void {
-    const partition = this.#partition(batch);
-    if (partition === undefined || partition.startAt !== undefined || partition.applied === undefined) return;
-    partition.highWatermark = batch.highWatermark;
-    partition.builder.queue.add(batch);
-    this.#options.metrics.consumed(batch.topic).bytes += batch.bytes;
-    if (!partition.paused && partition.builder.queue.bytes >= this.#settings.maxBufferedBytes) {
-      partition.paused = true;
-      consumer.pause([partition]);
-    }
-  }
-
-  #resumePartitions(consumer: GroupConsumer): void {
-    for (const partition of this.#partitions.values()) {
-      if (!partition.paused || partition.builder.queue.bytes > this.#settings.maxBufferedBytes / 2) continue;
-      partition.paused = false;
-      consumer.resume([partition]);
-    }
+    const committing = this.#offsets.requested || (this.#host?.commitsFirst === true && !this.#assignment.finished);
+    return this.#starting.length > 0 || committing || this.#assignment.inFlux ? BUSY_POLL_MS : IDLE_POLL_MS;
   }
 
   // -------------------------------------------------------------------------------------------------------------- rebalance
 
-  #onAssigned({ generation, partitions, retained }: Extract<ConsumerEvent, { type: 'assigned' }>): void {
-    const kept = new Set(retained.map(keyOf));
-    for (const key of this.#partitions.keys()) if (!kept.has(key)) this.#drop(key);
-    // What was retained before it had started is still to be started.
-    this.#starting = partitions.filter((partition) => !this.#partitions.has(keyOf(partition)));
-    for (const partition of this.#partitions.values()) {
-      // Whether a pause has outlived the rebalance is not said; the next full buffer pauses again.
-      partition.paused = false;
-      this.#consumer?.resume([partition]);
-      partition.resume();
-    }
+  #onAssigned({ generation, partitions, retained }: Extract<ConsumerEvent, { type: 'assigned' }>, consumer: GroupConsumer): void {
+    this.#starting = this.#assignment.replace(partitions, retained, consumer);
     this.#assigned = partitions;
     this.#rebalancing = false;
     this.#rejoinBy = undefined;
@@ -405,14 +331,14 @@ export class SinkWorker implements MetricsSource {
 
   #onLost(partitions: readonly TopicPartition[], reason: string): void {
     this.#options.log.warn({ group: this.groupId, partitions: partitions.length, reason }, 'partitions of the sink stage lost');
-    for (const partition of partitions) this.#drop(keyOf(partition));
+    for (const partition of partitions) this.#assignment.drop(partition);
     this.#starting = [];
     this.#rebalancing = true;
     this.#rejoinBy = undefined;
   }
 
   #onOutOfRange(event: Extract<ConsumerEvent, { type: 'out-of-range' }>, consumer: GroupConsumer): void {
-    const partition = this.#partition(event);
+    const partition = this.#assignment.get(event);
     if (partition === undefined || partition.startAt !== undefined) return;
     const { position, logStart, logEnd } = event;
     const offset = this.#positions.readFrom(event, position, { start: logStart, end: logEnd });
@@ -421,25 +347,17 @@ export class SinkWorker implements MetricsSource {
     partition.wake();
   }
 
-  #drop(key: string): void {
-    const partition = this.#partitions.get(key);
-    if (partition === undefined) return;
-    this.#partitions.delete(key);
-    partition.close();
-    this.#offsets.refuse(partition);
-  }
-
   #dropAll(): void {
-    for (const key of this.#partitions.keys()) this.#drop(key);
+    this.#assignment.dropAll();
     this.#starting = [];
   }
 
   /** Waits until no partition has a batch in hand. False: some still had at the deadline. */
   async #finishAll(consumer: GroupConsumer, deadline: number): Promise<boolean> {
-    for (const partition of this.#partitions.values()) partition.finish();
+    this.#assignment.finish();
     for (;;) {
       await this.#commitRequested(consumer);
-      if ([...this.#partitions.values()].every((partition) => partition.finished) || this.#failure !== undefined) return true;
+      if (this.#assignment.finished || this.#failure !== undefined) return true;
       const left = deadline - this.#now();
       if (left <= 0) return false;
       await this.#signal.wait(Math.min(left, IDLE_POLL_MS));
@@ -459,49 +377,12 @@ export class SinkWorker implements MetricsSource {
       return;
     }
     this.#starting = [];
-    for (const start of starts) this.#begin(start, host);
+    for (const start of starts) this.#assignment.begin(start, host);
   }
 
-  #begin({ place, offset, committed }: GroupStart, host: SinkPartitionHost): void {
-    const { stage, metrics } = this.#options;
-    const reader = this.#plan.reader(place.topic);
-    if (reader === undefined) {
-      throw new FatalError(
-        `the group '${this.groupId}' assigned ${place.topic}-${place.partition}, but stage '${stage.name}' does not read '${place.topic}': all members of a group must run the same topology`,
-      );
-    }
-    const builder = new SinkBatchBuilder({
-      stage,
-      partition: place,
-      source: reader.source,
-      policies: this.#policies,
-      limits: { records: stage.sink.sink.maxBatchRecords, bytes: this.#tuning.maxBatchBytes, sliceRecords: this.#settings.maxSliceRecords },
-      counters: this.#counters,
-      topicCounters: metrics.consumed(place.topic),
-    });
-    const partition = new SinkPartition(place, builder, host);
-    if (committed) partition.committed = offset;
-    const key = keyOf(place);
-    this.#partitions.set(key, partition);
-    this.#runs.set(key, partition.run(offset, this.#runs.get(key)));
-  }
-
-  /** Moves the consumer to where the sink says that it is. */
   async #movePartitions(consumer: GroupConsumer): Promise<void> {
-    const moving = [...this.#partitions.values()].filter((partition) => partition.startAt !== undefined);
-    if (moving.length === 0) return;
     try {
-      // Read after the claim: whoever applied up to there had read these records, so the log must have them.
-      const bounds = await consumer.logOffsets(moving);
-      for (const partition of moving) {
-        const position = partition.startAt;
-        const log = bounds.get(keyOf(partition));
-        if (position === undefined || log === undefined) continue;
-        const readFrom = this.#positions.readFrom(partition, position, log);
-        consumer.startFrom(partition, readFrom);
-        partition.paused = false;
-        partition.started(readFrom);
-      }
+      await this.#assignment.move(consumer, this.#positions);
     } catch (error) {
       this.#recover(error, 'read-offsets');
     }
@@ -522,7 +403,7 @@ export class SinkWorker implements MetricsSource {
     this.#lastCommitAt = this.#now();
     if (this.#host?.commitsFirst === true) return;
     try {
-      await this.#offsets.commitApplied(consumer, this.#partitions.values());
+      await this.#offsets.commitApplied(consumer, this.#assignment.partitions);
     } catch (error) {
       this.#recover(error, 'commit-offsets');
     }
@@ -577,10 +458,6 @@ export class SinkWorker implements MetricsSource {
     }
   }
 
-  #partition(place: TopicPartition): SinkPartition | undefined {
-    return this.#partitions.get(keyOf(place));
-  }
-
   async #reach(name: FailPointName): Promise<void> {
     await this.#options.failPoints?.(name);
   }
@@ -588,10 +465,6 @@ export class SinkWorker implements MetricsSource {
   #now(): number {
     return this.#options.clock.monotonic();
   }
-}
-
-function keyOf({ topic, partition }: TopicPartition): string {
-  return topicPartitionKey(topic, partition);
 }
 
 function messageOf(error: unknown): string {
