@@ -63,7 +63,7 @@ const NETWORK_CODES: ReadonlySet<string> = new Set([
 
 /** node-postgres reports these without a code. */
 const NETWORK_MESSAGES =
-  /^(Connection terminated|Client was closed|Client has encountered a connection error|timeout e|Query read timeout|Cannot use a pool after)/;
+  /^(Connection terminated|Client was closed|Client has encountered a connection error|timeout e|Query read timeout)/;
 
 /**
  * The remedy for whatever was thrown while a batch was applied. An error that is neither the server's nor the network's was thrown by a
