@@ -55,4 +55,23 @@ describe('a process that is killed in the middle of its work loses or repeats re
     await scenario.stop();
     expect(await scenario.judgeKafka()).toEqual(exactInKafka(RECORDS));
   });
+
+  it.concurrent.each(['after-flush', 'after-send-offsets', 'end-txn-sent', 'after-end-txn'] as const)(
+    'not at %s, when another process takes over after the session time-out',
+    async (name) => {
+      const processes = { ...SLOW, staticMembership: false, sessionTimeoutMs: 6_000 };
+      const scenario = await bench.scenario({ records: RECORDS, processes });
+      const killed = scenario.start('a', { failPoint: { name, nth: 3, action: 'kill' } });
+      await killed.reached();
+      expect(await killed.exited()).toBe('SIGKILL');
+      expect((await bench.reader.read(scenario.output!)).records.length).toBeLessThan(RECORDS);
+
+      scenario.start('b');
+      await scenario.drained();
+      // The open transaction of `a`, whose id nobody takes over, is the broker's to abort.
+      await scenario.settled();
+      await scenario.stop();
+      expect(await scenario.judgeKafka()).toEqual(exactInKafka(RECORDS));
+    },
+  );
 });
