@@ -36,17 +36,29 @@ export function removeFolder(directory: string): void {
   rmSync(directory, { recursive: true, force: true, maxRetries: 3 });
 }
 
-/** The last resort for a process that ends without `stop()`: there is no time to wait any more. Returns what takes it back. */
+/**
+ * The last resort for a process that ends without `stop()`: there is no time to wait any more. The same for one whose parent has gone, such as
+ * a test worker that would otherwise run on for nobody. Returns what takes it back.
+ */
 export function endAtExit(book: StackBook): () => void {
   const end = (): void => {
-    for (const name of serviceNames) {
-      const local = book.get(name)?.process;
-      if (local !== undefined) signal(local, serviceWays[name].lastSignal);
-    }
+    const servers = serviceNames.flatMap((name) => {
+      const server = book.get(name)?.process;
+      return server === undefined ? [] : [{ server, name }];
+    });
+    for (const { server, name } of servers) signal(server, serviceWays[name].lastSignal);
+    // Synchronously, since nothing asynchronous happens any more: a server that still writes would keep its folder from going.
+    const pause = new Int32Array(new SharedArrayBuffer(4));
+    for (let waitedMs = 0; waitedMs < 3_000 && servers.some(({ server }) => isRunning(server)); waitedMs += 20)
+      Atomics.wait(pause, 0, 0, 20);
     removeFolder(book.directory);
   };
   process.once('exit', end);
-  return () => process.removeListener('exit', end);
+  process.once('disconnect', end);
+  return () => {
+    process.removeListener('exit', end);
+    process.removeListener('disconnect', end);
+  };
 }
 
 function isPid(pid: number): boolean {

@@ -68,6 +68,26 @@ function startCommand(directory: string): ChildProcess {
   return spawn(process.execPath, [command, 'stack', 'up', '--source', 'local'], { cwd: directory, stdio: 'ignore' });
 }
 
+/** A process with a stack of its own, and a channel to this one. */
+async function startRun(directory: string): Promise<ChildProcess> {
+  const module = JSON.stringify(join(import.meta.dirname, '../../src/devstack/stack.ts'));
+  const script = `const { startStack } = await import(${module});
+    await startStack({ directory: ${JSON.stringify(directory)}, ephemeral: true, sources: ['local'] });
+    process.send('up'); setInterval(() => {}, 1000);`;
+  const run = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', script], {
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+  });
+  await once(run, 'message');
+  return run;
+}
+
+async function killed(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = once(child, 'exit');
+  child.kill('SIGKILL');
+  await exit;
+}
+
 /** The broker itself, not what prepares its data. */
 async function brokerIn(folder: string): Promise<ProcessIdentity> {
   return await vi.waitUntil(
@@ -158,8 +178,7 @@ describe.skipIf(process.platform !== 'linux')('a local stack', () => {
       const starter = startCommand(directory);
       const kafka = await brokerIn(folder);
       expect(new StackBook(folder).get('kafka')?.address).toBeUndefined();
-      starter.kill('SIGKILL');
-      await once(starter, 'close');
+      await killed(starter);
       expect(isRunning(kafka)).toBe(true);
       if (then === 'down') {
         await stopStack({ directory });
@@ -177,20 +196,26 @@ describe.skipIf(process.platform !== 'linux')('a local stack', () => {
 
   it('of a test run that was killed is ended by the next that comes, and one that still runs is not', async () => {
     const directory = freshDirectory();
-    const module = JSON.stringify(join(import.meta.dirname, '../../src/devstack/stack.ts'));
-    const script = `const { startStack } = await import(${module});
-      const stack = await startStack({ directory: ${JSON.stringify(directory)}, ephemeral: true, sources: ['local'] });
-      console.log(stack.kafka.brokers); setInterval(() => {}, 1000);`;
-    const run = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
-    await once(run.stdout, 'data');
+    const run = await startRun(directory);
     await stopStack({ directory });
     expect(processesOf(directory).length).toBeGreaterThan(2);
-    run.kill('SIGKILL');
-    await once(run, 'close');
+    await killed(run);
     expect(processesOf(directory).length).toBeGreaterThan(2);
     await stopStack({ directory });
     expect(processesOf(directory)).toEqual([]);
     expect(readdirSync(join(directory, '.tidemark'))).toEqual([]);
+  });
+
+  it('of a test worker ends when the process is gone that it works for', async () => {
+    const directory = freshDirectory();
+    const run = await startRun(directory);
+    try {
+      run.disconnect();
+      await vi.waitUntil(() => readdirSync(join(directory, '.tidemark')).length === 0, { timeout: 20_000 });
+      expect(processesOf(directory)).toEqual([]);
+    } finally {
+      await killed(run);
+    }
   });
 });
 

@@ -39,7 +39,14 @@ export default async function setup(project: TestProject): Promise<() => Promise
 }
 
 async function startForThisProcess(onProgress: (line: string) => void): Promise<Stack> {
-  // Vitest ends in order on SIGINT and SIGTERM; at the end of the terminal it would just be gone, and the stack not.
-  process.once('SIGHUP', () => process.exit(129));
+  // A signal that nobody handles ends the process without the 'exit' event, which is what ends the stack. (At Ctrl-C on a terminal vitest tears
+  // down in order: it reads the key itself.)
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+    ['SIGHUP', 129],
+  ] as const) {
+    process.once(signal, () => process.exit(code));
+  }
   return await startStack({ ephemeral: true, onProgress });
 }
