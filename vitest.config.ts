@@ -1,7 +1,11 @@
 import { defineConfig } from 'vitest/config';
 
 /** What starts real services, once for a run: see the file. */
-const services = { globalSetup: 'test/support/global-setup.ts' };
+const services = {
+  globalSetup: 'test/support/global-setup.ts',
+  // `expect.poll` waits for what a server does: markers of a transaction, a rebalance. Vitest's default of 1 s is for memory.
+  expect: { poll: { timeout: 15_000 } },
+};
 
 /** Alone in its group: nothing else competes for the cores while its time-outs run. */
 function afterwards(groupOrder: number) {

@@ -56,10 +56,11 @@ describe('a group consumer beside plain kafkajs', () => {
     const restoring = new Promise<void>((resolve) => {
       restored = resolve;
     });
-    consumer.on(consumer.events.GROUP_JOIN, async () => {
+    const restore = async (): Promise<void> => {
       await restoring;
       order.push('restored');
-    });
+    };
+    consumer.on(consumer.events.GROUP_JOIN, () => void restore());
     await consumer.connect();
     await consumer.subscribe({ topics: [topic], fromBeginning: true });
     await consumer.run({ eachMessage: async () => void order.push('record') });
@@ -83,10 +84,11 @@ describe('a group consumer beside plain kafkajs', () => {
     const mayCommit = new Promise<void>((resolve) => {
       commit = resolve;
     });
-    first.on(first.events.REBALANCING, async () => {
+    const drain = async (): Promise<void> => {
       await mayCommit;
       order.push('committed');
-    });
+    };
+    first.on(first.events.REBALANCING, () => void drain());
     first.on(first.events.GROUP_JOIN, ({ payload }) => void order.push(`joined with ${payload.memberAssignment[topic]?.length}`));
     await first.connect();
     await first.subscribe({ topics: [topic], fromBeginning: true });

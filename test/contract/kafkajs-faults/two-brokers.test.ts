@@ -128,16 +128,16 @@ describe('two brokers, beside plain kafkajs', () => {
     const ours = closing.add(client.idempotentProducer({ batchBytes: 500 }));
     await ours.init();
     await ours.loadTopics([topic]);
-    let moving = true;
+    const progress = { moved: false };
     const moves = (async () => {
       await move(topic, 0, 2);
       await move(topic, 1, 1);
       await move(topic, 0, 1);
     })().finally(() => {
-      moving = false;
+      progress.moved = true;
     });
     let count = 0;
-    while (moving) {
+    while (!progress.moved) {
       for (let i = 0; i < 50; i++, count++) ours.append(topic, count % 2, null, `${count}`, 1_000, NO_HEADERS);
       await ours.ready();
       await ours.flush();
