@@ -164,7 +164,7 @@ export class Worker implements MetricsSource {
     const { resumeAt } = this.#recovery;
     let wait = IDLE_POLL_MS;
     if (this.#needsMending() || now < resumeAt) wait = Math.min(wait, resumeAt - now);
-    else if (this.#cycle.dirty) wait = Math.min(wait, this.#cycle.dueAt - now);
+    else if (this.#cycle.dirty && this.#canProcess(now)) wait = Math.min(wait, this.#cycle.dueAt - now);
     return Math.max(0, Math.ceil(wait));
   }
 
