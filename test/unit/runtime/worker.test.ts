@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { StreamsBuilder } from '../../../src/index.ts';
+import { StreamsBuilder } from '../../../src/topology/streams-builder.ts';
 import { string } from '../../../src/serde/string.ts';
 import type { RuntimeOptions } from '../../../src/runtime/options.ts';
 import type { Topology } from '../../../src/topology/topology.ts';
