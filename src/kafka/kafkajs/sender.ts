@@ -1,17 +1,16 @@
-import { FatalError, RecordTooLargeError, RetriableError, TidemarkError } from '../../model/errors.ts';
+import { FatalError, RetriableError, TidemarkError } from '../../model/errors.ts';
 import type { Headers } from '../../model/headers.ts';
 import type { Payload } from '../../model/record.ts';
 import { topicPartitionKey, type TopicPartition } from '../../model/topic-partition.ts';
 import type { Compression } from '../port.ts';
+import { Acknowledgements } from './acknowledgements.ts';
 import type { ClusterConnection } from './connection.ts';
-import { EncoderPool } from './encoder-pool.ts';
 import type { OutgoingBatch } from './outgoing-batch.ts';
-import { PartitionQueue } from './partition-queue.ts';
+import type { PartitionQueue } from './partition-queue.ts';
+import { RecordBuffers, type RecordBuffersOptions } from './record-buffers.ts';
 import { ErrorCode, errorName, isRetriable, toKafkaError } from './wire/error-code.ts';
 import { PRODUCE_API_KEY, produceExchange, type ProduceAnswer } from './wire/produce.ts';
 import type { ProducerIdentity } from './wire/producer-identity.ts';
-import { soleRecordBytes } from './wire/record-batch-encoder.ts';
-import { BATCH_HEADER_BYTES } from './wire/record-batch-header.ts';
 
 /**
  * The most that one request carries, unless its first batch alone is larger. Java's default (max.request.size) is 1 MiB with up to five requests
@@ -20,11 +19,8 @@ import { BATCH_HEADER_BYTES } from './wire/record-batch-header.ts';
  */
 const MAX_REQUEST_BYTES = 5 * 1024 * 1024;
 
-export interface SenderOptions {
+export interface SenderOptions extends RecordBuffersOptions {
   readonly compression: Compression;
-  readonly batchBytes: number;
-  readonly maxBufferedBytes: number;
-  readonly deliveryTimeoutMs: number;
   readonly requestTimeoutMs: number;
 }
 
@@ -49,13 +45,6 @@ interface Lane {
   produceVersion: number | undefined;
 }
 
-/** What waits for acknowledgements: of these batches, or, with none given, for room in the buffers. */
-interface Waiter {
-  readonly batches: Set<OutgoingBatch> | undefined;
-  resolve(): void;
-  reject(error: Error): void;
-}
-
 /**
  * Buffers records per partition, closes batches by bytes and sends them in the background: one request in flight per broker, in it at most one
  * batch per partition. So a partition never has two batches under way, and resending one in place keeps its order. Each batch is tracked until
@@ -66,35 +55,31 @@ interface Waiter {
 export class Sender {
   readonly #connection: SenderConnection;
   readonly #options: SenderOptions;
-  readonly #encoders: EncoderPool;
-  readonly #topics = new Map<string, { readonly maxBatchBytes: number; readonly queues: PartitionQueue[] }>();
+  readonly #buffers: RecordBuffers;
+  readonly #acknowledgements = new Acknowledgements();
   /** Queues with a closed batch that is not in flight, in the order in which they are to be served. */
   readonly #sendable = new Set<PartitionQueue>();
-  /** Queues whose open batch holds records. */
-  readonly #opened = new Set<PartitionQueue>();
-  readonly #unacknowledged = new Set<OutgoingBatch>();
-  readonly #waiters = new Set<Waiter>();
   #lanes = new Map<number, Lane>();
   #session: SendingSession | undefined;
   /** Counts sessions. An answer to a request of an older one is of no interest. */
   #round = 0;
   #transaction = 1;
   #sent = false;
-  #bufferedBytes = 0;
   #error: TidemarkError | undefined;
   #abandoning = false;
   #idle: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
   #refreshing = false;
+  #pumping = false;
 
   constructor(connection: SenderConnection, options: SenderOptions) {
     this.#connection = connection;
     this.#options = options;
-    this.#encoders = new EncoderPool(options.maxBufferedBytes);
+    this.#buffers = new RecordBuffers(options, (queue, batch) => this.#closed(queue, batch));
   }
 
   get bufferedBytes(): number {
-    return this.#bufferedBytes;
+    return this.#buffers.bytes;
   }
 
   /** Whether any batch was sent since `nextTransaction`, answered or not. */
@@ -107,19 +92,15 @@ export class Sender {
   }
 
   setTopic(topic: string, partitionCount: number, maxMessageBytes: number): void {
-    const queues = this.#topics.get(topic)?.queues ?? [];
-    while (queues.length < partitionCount) queues.push(new PartitionQueue(topic, queues.length));
-    this.#topics.set(topic, { maxBatchBytes: maxMessageBytes, queues });
+    this.#buffers.setTopic(topic, partitionCount, maxMessageBytes);
   }
 
   partitionCount(topic: string): number | undefined {
-    return this.#topics.get(topic)?.queues.length;
+    return this.#buffers.partitionCount(topic);
   }
 
   maxRecordBytes(topic: string): number {
-    const known = this.#topics.get(topic);
-    if (known === undefined) throw notLoaded(topic);
-    return known.maxBatchBytes - BATCH_HEADER_BYTES;
+    return this.#buffers.maxRecordBytes(topic);
   }
 
   /** Drops whatever there is and begins anew: each partition's sequence at 0, as a new epoch has it. */
@@ -134,12 +115,9 @@ export class Sender {
     this.#session = undefined;
     this.#lanes = new Map();
     this.#sendable.clear();
-    this.#opened.clear();
-    this.#unacknowledged.clear();
-    for (const { queues } of this.#topics.values()) for (const queue of queues) queue.reset(this.#encoders);
-    this.#bufferedBytes = 0;
+    this.#buffers.reset();
     this.#disarm();
-    this.#reject(new RetriableError('The producer was initialised anew while records were being sent; they were dropped.'));
+    this.#acknowledgements.drop(new RetriableError('The producer was initialised anew while records were being sent; they were dropped.'));
     this.resume();
     this.#idle?.();
   }
@@ -152,45 +130,25 @@ export class Sender {
 
   append(topic: string, partition: number, key: Payload, value: Payload, timestamp: number, headers: Headers): void {
     if (this.#error !== undefined) throw this.#error;
-    const known = this.#topics.get(topic);
-    if (known === undefined) throw notLoaded(topic);
-    const queue = known.queues[partition];
-    if (queue === undefined) {
-      throw new FatalError(`${topicPartitionKey(topic, partition)} does not exist: the topic has ${known.queues.length} partitions.`);
-    }
-    const before = queue.openBytes;
-    let appended = queue.append(key, value, timestamp, headers, this.#encoders, known.maxBatchBytes);
-    this.#bufferedBytes += queue.openBytes - before;
-    if (!appended && this.#close(queue)) {
-      appended = queue.append(key, value, timestamp, headers, this.#encoders, known.maxBatchBytes);
-      this.#bufferedBytes += queue.openBytes;
-      this.#pump();
-    }
-    if (!appended) throw tooLarge(topic, partition, soleRecordBytes(key, value, headers), known.maxBatchBytes - BATCH_HEADER_BYTES);
+    const queue = this.#buffers.append(topic, partition, key, value, timestamp, headers);
     if (queue.transaction !== this.#transaction) {
       queue.transaction = this.#transaction;
       this.#session?.touched?.(queue);
-    }
-    if (queue.openBytes < this.#options.batchBytes) {
-      this.#opened.add(queue);
-    } else {
-      this.#close(queue);
-      this.#pump();
     }
   }
 
   ready(): Promise<void> {
     if (this.#error !== undefined) return Promise.reject(this.#error);
-    if (this.#bufferedBytes < this.#options.maxBufferedBytes) return Promise.resolve();
+    if (!this.#buffers.full) return Promise.resolve();
     // Many half-full batches may be what fills the buffers; nothing but this would send them.
-    this.#closeAll();
-    return this.#wait(undefined);
+    this.#buffers.closeAll();
+    return this.#acknowledgements.room();
   }
 
   flush(): Promise<void> {
     if (this.#error !== undefined) return Promise.reject(this.#error);
-    this.#closeAll();
-    return this.#unacknowledged.size === 0 ? Promise.resolve() : this.#wait(new Set(this.#unacknowledged));
+    this.#buffers.closeAll();
+    return this.#acknowledgements.all();
   }
 
   /** Keeps the error until `start` or `resume`, and gives it to all who wait. The first one counts. */
@@ -198,7 +156,7 @@ export class Sender {
     if (this.#error !== undefined) return;
     this.#error = error;
     this.#disarm();
-    this.#reject(error);
+    this.#acknowledgements.reject(error);
   }
 
   /**
@@ -209,14 +167,10 @@ export class Sender {
     this.#abandoning = true;
     this.#disarm();
     if (!(await this.#untilIdle(timeoutMs))) return false;
-    for (const { queues } of this.#topics.values()) {
-      for (const queue of queues) if (!queue.empty) this.#bufferedBytes -= queue.dropUnsealed(this.#encoders);
-    }
-    this.#opened.clear();
+    this.#buffers.dropUnsealed();
     this.#sendable.clear();
-    for (const batch of this.#unacknowledged) if (batch.sealed) return false;
-    this.#unacknowledged.clear();
-    this.#reject(new RetriableError('The transaction was aborted while records were being sent; they were dropped.'));
+    if (this.#acknowledgements.unsure) return false;
+    this.#acknowledgements.drop(new RetriableError('The transaction was aborted while records were being sent; they were dropped.'));
     return true;
   }
 
@@ -226,29 +180,11 @@ export class Sender {
     this.#error = undefined;
   }
 
-  #close(queue: PartitionQueue): boolean {
-    const batch = queue.close(performance.now() + this.#options.deliveryTimeoutMs);
-    this.#opened.delete(queue);
-    if (batch === undefined) return false;
-    this.#unacknowledged.add(batch);
-    if (!queue.inFlight) this.#sendable.add(queue);
-    return true;
-  }
-
-  #closeAll(): void {
-    for (const queue of this.#opened) this.#close(queue);
-    this.#pump();
-  }
-
-  #wait(batches: Set<OutgoingBatch> | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#waiters.add({ batches, resolve, reject });
-    });
-  }
-
-  #reject(error: Error): void {
-    for (const waiter of this.#waiters) waiter.reject(error);
-    this.#waiters.clear();
+  #closed(queue: PartitionQueue, batch: OutgoingBatch): void {
+    this.#acknowledgements.expect(batch);
+    if (queue.inFlight) return;
+    this.#sendable.add(queue);
+    this.#pumpSoon();
   }
 
   async #untilIdle(timeoutMs: number): Promise<boolean> {
@@ -264,6 +200,16 @@ export class Sender {
       this.#idle = () => {
         if (!busy()) done(true);
       };
+    });
+  }
+
+  /** One look for all batches that are closed in the same go. */
+  #pumpSoon(): void {
+    if (this.#pumping) return;
+    this.#pumping = true;
+    queueMicrotask(() => {
+      this.#pumping = false;
+      this.#pump();
     });
   }
 
@@ -385,8 +331,8 @@ export class Sender {
       const code = result?.errorCode ?? ErrorCode.UNKNOWN_SERVER_ERROR;
       // A duplicate has been written by an attempt whose answer was lost.
       if (code === ErrorCode.NONE || code === ErrorCode.DUPLICATE_SEQUENCE_NUMBER) {
-        queue.acknowledge();
-        this.#acknowledged(batch);
+        this.#buffers.release(queue, batch);
+        this.#acknowledgements.received(batch, !this.#buffers.full);
       } else if (result === undefined || isRetriable(code)) {
         queue.backOff(now, code, result === undefined ? 'the answer did not mention it' : errorName(code));
         leadersMoved ||= code !== ErrorCode.CONCURRENT_TRANSACTIONS;
@@ -395,19 +341,6 @@ export class Sender {
       }
     }
     if (leadersMoved) this.#refreshLeaders();
-  }
-
-  #acknowledged(batch: OutgoingBatch): void {
-    this.#unacknowledged.delete(batch);
-    this.#bufferedBytes -= batch.size;
-    this.#encoders.give(batch.encoder);
-    const room = this.#bufferedBytes < this.#options.maxBufferedBytes;
-    for (const waiter of this.#waiters) {
-      waiter.batches?.delete(batch);
-      if (waiter.batches === undefined ? !room : waiter.batches.size > 0) continue;
-      this.#waiters.delete(waiter);
-      waiter.resolve();
-    }
   }
 
   #refreshLeaders(): void {
@@ -456,15 +389,4 @@ function produceError(code: number, { topic, partition }: TopicPartition, detail
 function asKafkaError(error: unknown): TidemarkError {
   if (error instanceof TidemarkError) return error;
   return new FatalError(`Producing failed: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
-}
-
-function notLoaded(topic: string): FatalError {
-  return new FatalError(`Topic '${topic}' is not loaded. Call loadTopics before the first record is written to it.`);
-}
-
-function tooLarge(topic: string, partition: number, bytes: number, maxBytes: number): RecordTooLargeError {
-  return new RecordTooLargeError(
-    `A record for ${topicPartitionKey(topic, partition)} takes ${bytes} bytes; the topic takes at most ${maxBytes}. ` +
-      'Raise max.message.bytes of the topic, or write less.',
-  );
 }

@@ -24,13 +24,20 @@ export interface TransactionCoordinatorOptions {
 
 type CoordinatorConnection = Pick<ClusterConnection, 'send' | 'sendToAny' | 'coordinator' | 'forgetCoordinator' | 'closed'>;
 
+interface Verdict {
+  readonly errorCode: number;
+  /** Where the error is one of a partition. */
+  readonly topic?: string;
+  readonly partition?: number;
+}
+
 /** One request in the making, with all that its repetitions need to know. */
 interface Question<T> {
   readonly type: CoordinatorType;
   readonly key: string;
   readonly exchange: Exchange<T>;
-  /** The first error of the answer, 0 for none. */
-  errorOf(answer: T): number;
+  /** What the answer says; error code 0 for success. */
+  verdict(answer: T): Verdict;
   readonly onSent?: () => void;
   /** Codes that are answered by asking again although others throw them. */
   readonly patience?: readonly number[];
@@ -76,7 +83,7 @@ export class TransactionCoordinator {
       type: 'transaction',
       key: transactionalId,
       exchange: initProducerIdExchange(transactionalId, transactionTimeoutMs),
-      errorOf: (answer) => answer.errorCode,
+      verdict: (answer) => answer,
     });
     return { producerId, producerEpoch };
   }
@@ -88,7 +95,7 @@ export class TransactionCoordinator {
       type: 'transaction',
       key: transactionalId,
       exchange: addPartitionsToTxnExchange(transactionalId, identity, partitions),
-      errorOf: (answer) => telling(answer.partitions),
+      verdict: (answer) => telling(answer.partitions),
       // The broker's own metadata may lag behind the topic's creation.
       patience: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
       onLost,
@@ -102,7 +109,7 @@ export class TransactionCoordinator {
       type: 'transaction',
       key: transactionalId,
       exchange: addOffsetsToTxnExchange(transactionalId, identity, groupId),
-      errorOf: (answer) => answer.errorCode,
+      verdict: (answer) => answer,
       onLost,
     });
   }
@@ -123,7 +130,7 @@ export class TransactionCoordinator {
       type: 'group',
       key: group.groupId,
       exchange: txnOffsetCommitExchange(version === 1 ? 3 : 5, transactionalId, identity, group, offsets),
-      errorOf: (answer) => telling(answer.partitions),
+      verdict: (answer) => telling(answer.partitions),
       patience: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
       onLost: (error) => {
         throw error;
@@ -150,7 +157,7 @@ export class TransactionCoordinator {
         type: 'transaction',
         key: transactionalId,
         exchange: endTxnExchange(version === 1 ? 1 : 5, transactionalId, identity, commit),
-        errorOf: (answer) => answer.errorCode,
+        verdict: (answer) => answer,
         onSent: () => {
           if (!sent) onSent();
           sent = true;
@@ -214,9 +221,10 @@ export class TransactionCoordinator {
       if (error instanceof ConnectionLostError) question.onLost?.(error);
       return { failure: error, code: ErrorCode.NETWORK_EXCEPTION };
     }
-    const code = question.errorOf(answer);
+    const verdict = question.verdict(answer);
+    const code = verdict.errorCode;
     if (code === ErrorCode.NONE) return { answer };
-    const failure = this.#failure(code, exchange.apiName, type, key);
+    const failure = this.#failure(verdict, exchange.apiName, type, key);
     // With these two a coordinator also says that its log took the change but not yet the replicas: a successor may know of it.
     if (code === ErrorCode.NOT_COORDINATOR || code === ErrorCode.COORDINATOR_NOT_AVAILABLE) question.onDoubt?.();
     else if (
@@ -229,9 +237,14 @@ export class TransactionCoordinator {
     return { failure, code };
   }
 
-  #failure(code: number, api: string, type: CoordinatorType, key: string): TidemarkError {
+  #failure({ errorCode: code, topic, partition }: Verdict, api: string, type: CoordinatorType, key: string): TidemarkError {
     const { transactionalId } = this.#options;
-    const error = toKafkaError(code, { api, transactionalId, ...(type === 'group' ? { group: key } : {}) });
+    const error = toKafkaError(code, {
+      api,
+      transactionalId,
+      ...(type === 'group' ? { group: key } : {}),
+      ...(topic === undefined || partition === undefined ? {} : { topic, partition }),
+    });
     // Another member has the instance id; what this one processed is not its to commit. A new join says whether it may go on.
     if (code === ErrorCode.FENCED_INSTANCE_ID) return new StaleGenerationError(error.message);
     // The coordinator has another view of the transaction than this producer, for instance because it timed out. A new epoch brings them together.
@@ -244,8 +257,8 @@ export class TransactionCoordinator {
   }
 }
 
-/** Of partitions that are added all or none, the one error that says why; the others only say that they were not tried. */
-function telling(partitions: readonly { readonly errorCode: number }[]): number {
-  const errors = partitions.map((partition) => partition.errorCode).filter((code) => code !== ErrorCode.NONE);
-  return errors.find((code) => code !== ErrorCode.OPERATION_NOT_ATTEMPTED) ?? errors[0] ?? ErrorCode.NONE;
+/** Of partitions that are added all or none, the one whose error says why; the others only say that they were not tried. */
+function telling(partitions: readonly Verdict[]): Verdict {
+  const errors = partitions.filter(({ errorCode }) => errorCode !== ErrorCode.NONE);
+  return errors.find(({ errorCode }) => errorCode !== ErrorCode.OPERATION_NOT_ATTEMPTED) ?? errors[0] ?? { errorCode: ErrorCode.NONE };
 }

@@ -6,6 +6,8 @@ import { FatalError, FencedError, RecordTooLargeError, RetriableError } from '..
 import { NO_HEADERS } from '../../../../src/model/headers.ts';
 import { ProduceBrokers, type Fate, type ReceivedRequest } from './produce-brokers.ts';
 
+/** For what comes by itself, on a busy machine too. */
+const SOON = { timeout: 10_000, interval: 20 };
 const OPTIONS: SenderOptions = {
   compression: 'none',
   batchBytes: 200,
@@ -140,7 +142,7 @@ describe('requests', () => {
     brokers.fate = () => held.wait;
     for (let partition = 0; partition < 3; partition++) append(sender, partition, ...numbered(100));
     const flushed = sender.flush();
-    await expect.poll(() => brokers.requests.length).toBe(2);
+    await expect.poll(() => brokers.requests.length, SOON).toBe(2);
     held.open();
     await flushed;
     expect(brokers.mostInFlight).toBe(1);
@@ -163,8 +165,8 @@ describe('requests', () => {
     const brokers = new ProduceBrokers({ t: [1] });
     const sender = senderTo(brokers);
     append(sender, 0, ...numbered(35));
-    await expect.poll(() => brokers.log('t', 0).values.length).toBeGreaterThan(0);
-    await expect.poll(() => [...brokers.inFlight.values()]).toEqual([0]);
+    await expect.poll(() => brokers.log('t', 0).values.length, SOON).toBeGreaterThan(0);
+    await expect.poll(() => [...brokers.inFlight.values()], SOON).toEqual([0]);
     expect(brokers.log('t', 0).values.length).toBeLessThan(35);
   });
 
@@ -219,7 +221,7 @@ describe('the sequence', () => {
     brokers.fate = once(held.wait);
     append(sender, 0, 'old');
     const flushed = sender.flush().catch((error: unknown) => error);
-    await expect.poll(() => brokers.requests.length).toBe(2);
+    await expect.poll(() => brokers.requests.length, SOON).toBe(2);
     sender.start(session(1));
     expect(await flushed).toBeInstanceOf(RetriableError);
     append(sender, 0, 'new');
@@ -240,7 +242,7 @@ describe('abandon', () => {
     brokers.fate = () => 'lose-answer';
     append(sender, 0, 'a');
     const flushed = sender.flush().catch((error: unknown) => error);
-    await expect.poll(() => brokers.requests.length).toBeGreaterThan(0);
+    await expect.poll(() => brokers.requests.length, SOON).toBeGreaterThan(0);
     expect(await sender.abandon(1_000)).toBe(false);
     sender.reset();
     expect(await flushed).toBeInstanceOf(RetriableError);
@@ -253,7 +255,7 @@ describe('abandon', () => {
     brokers.fate = () => held.wait;
     append(sender, 0, 'a');
     const flushed = sender.flush().catch((error: unknown) => error);
-    await expect.poll(() => brokers.requests.length).toBe(1);
+    await expect.poll(() => brokers.requests.length, SOON).toBe(1);
     expect(await sender.abandon(30)).toBe(false);
     sender.reset();
     held.open();
@@ -266,7 +268,7 @@ describe('abandon', () => {
     const held = gate();
     brokers.fate = once(held.wait);
     append(sender, 0, ...numbered(100));
-    await expect.poll(() => brokers.requests.length).toBe(1);
+    await expect.poll(() => brokers.requests.length, SOON).toBe(1);
     const abandoned = sender.abandon(1_000);
     held.open();
     expect(await abandoned).toBe(true);
@@ -307,7 +309,7 @@ describe('an error that no retry mends', () => {
     const sender = senderTo(brokers);
     brokers.fate = () => new Map([['t/0', ErrorCode.TOPIC_AUTHORIZATION_FAILED]]);
     append(sender, 0, ...numbered(30));
-    await expect.poll(() => sender.error).toBeInstanceOf(FatalError);
+    await expect.poll(() => sender.error, SOON).toBeInstanceOf(FatalError);
     await new Promise((resolve) => setTimeout(resolve, 20));
     process.off('unhandledRejection', listener);
     expect(unhandled).toEqual([]);
@@ -336,7 +338,7 @@ describe('ready', () => {
       await sender.ready();
       ready = true;
     })();
-    await expect.poll(() => brokers.requests.length).toBe(1);
+    await expect.poll(() => brokers.requests.length, SOON).toBe(1);
     expect(ready).toBe(false);
     held.open();
     await waiting;
