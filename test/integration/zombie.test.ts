@@ -99,7 +99,10 @@ describe('a process that stood still in the sink repeats or loses rows', () => {
     });
     const { database } = bench;
     const sink = {
-      ...{ database: database!.url, mode: 'exactly-once', table: scenario.table!, maxBatchRecords: 100 },
+      database: database!.url,
+      mode: 'exactly-once',
+      table: scenario.table!,
+      maxBatchRecords: 100,
       // The server ends what the zombie has open, which holds the fence that its successor needs.
       idleInTransactionTimeoutMs: 3_000,
     } as const;

@@ -3,7 +3,7 @@ import { FatalError, RetriableError, StaleGenerationError, TidemarkError } from 
 import { movingBackOff } from './back-off.ts';
 import type { ConnectionConfig } from './config.ts';
 import { ClusterConnection } from './connection.ts';
-import { ErrorCode, errorName, toKafkaError } from './wire/error-code.ts';
+import { ErrorCode, errorName, type ErrorPlace, toKafkaError } from './wire/error-code.ts';
 import { heartbeatExchange } from './wire/heartbeat.ts';
 import { joinGroupExchange, type JoinedMember, type JoinGroupAnswer } from './wire/join-group.ts';
 import { leaveGroupExchange } from './wire/leave-group.ts';
@@ -202,12 +202,12 @@ export class Membership {
         this.#forgotten();
         return undefined;
       default:
-        throw toKafkaError(errorCode, { api: 'JoinGroup', group: this.#options.groupId });
+        throw toKafkaError(errorCode, this.#place('JoinGroup'));
     }
   }
 
   #refusedSync(code: number): void {
-    if (code !== ErrorCode.UNKNOWN_MEMBER_ID) throw toKafkaError(code, { api: 'SyncGroup', group: this.#options.groupId });
+    if (code !== ErrorCode.UNKNOWN_MEMBER_ID) throw toKafkaError(code, this.#place('SyncGroup'));
     this.#forgotten();
   }
 
@@ -284,7 +284,7 @@ export class Membership {
         this.lose(`the group has gone on without this member (${errorName(code)})`);
         return;
       default:
-        throw toKafkaError(code, { api: 'Heartbeat', group: this.#options.groupId });
+        throw toKafkaError(code, this.#place('Heartbeat'));
     }
   }
 
@@ -297,6 +297,11 @@ export class Membership {
     const silentMs = performance.now() - this.#contactAt;
     if (silentMs < this.#options.sessionTimeoutMs) return;
     this.lose(`no heartbeat was answered for ${Math.round(silentMs)} ms, which is longer than the session timeout`);
+  }
+
+  #place(api: string): ErrorPlace {
+    const { groupId, groupInstanceId } = this.#options;
+    return { api, group: groupId, groupInstanceId };
   }
 
   #end(error: unknown): void {

@@ -191,6 +191,7 @@ export interface ErrorPlace {
   readonly partition?: number;
   readonly group?: string;
   readonly transactionalId?: string;
+  readonly groupInstanceId?: string | null;
   /** What the broker said beside the code. */
   readonly detail?: string | null;
 }
@@ -241,6 +242,7 @@ function describe(code: number, place: ErrorPlace): string {
   if (place.topic !== undefined) where.push(place.partition === undefined ? `topic '${place.topic}'` : `${place.topic}/${place.partition}`);
   if (place.group !== undefined) where.push(`group '${place.group}'`);
   if (place.transactionalId !== undefined) where.push(`transactional id '${place.transactionalId}'`);
+  if (typeof place.groupInstanceId === 'string') where.push(`group.instance.id '${place.groupInstanceId}'`);
   const detail = place.detail === undefined || place.detail === null || place.detail === '' ? '' : ` (${place.detail})`;
   return `${place.api}${where.length > 0 ? ` of ${where.join(', ')}` : ''} answered ${errorName(code)}${detail}`;
 }
@@ -259,7 +261,7 @@ function advice(code: number, place: ErrorPlace): string {
     case ErrorCode.STALE_MEMBER_EPOCH:
       return ": this member's generation is over. Rejoin the group.";
     case ErrorCode.FENCED_INSTANCE_ID:
-      return ': another member has joined with the same group.instance.id. Give each member its own.';
+      return ': another member has joined with the same group.instance.id. Give each process an instance id of its own.';
     case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
       return ': it does not exist, or not yet on this broker. Create the topic, or check its name.';
     case ErrorCode.UNKNOWN_TOPIC_ID:
