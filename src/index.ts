@@ -22,7 +22,10 @@ export {
 } from './runtime/application.ts';
 export type { OffsetOutOfRange, RuntimeOptions } from './runtime/options.ts';
 
-export { insert, type InsertOptions } from './sink/postgres/insert-effect.ts';
+export { type ColumnSource, insert, type InsertOptions } from './sink/postgres/insert-effect.ts';
+export type { OnConflict } from './sink/postgres/insert-statement.ts';
+export type { DuplicateRecord, OnDuplicates } from './sink/postgres/batch-transaction.ts';
+export type { SinkTuning } from './runtime/sink-tuning.ts';
 export type { EffectFunction, SinkTransaction } from './sink/postgres/function-effect.ts';
 export type { PostgresSinkOptions } from './sink/postgres/options.ts';
 export { postgresSink } from './sink/postgres/postgres-sink.ts';

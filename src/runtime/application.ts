@@ -260,6 +260,7 @@ export class Application {
       metrics: this.#metrics,
       ...(this.#failPoints === undefined ? {} : { failPoints: this.#failPoints }),
       options: this.#settings,
+      tuning: this.#settings.sinks,
     });
   }
 

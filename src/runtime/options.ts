@@ -9,6 +9,7 @@ import type { LogOption } from '../ops/log.ts';
 import type { MetricsRegistry } from '../ops/metrics.ts';
 import type { Topology } from '../topology/topology.ts';
 import { FAILURE_ACTIONS, type FailurePolicy } from './record-failure.ts';
+import { DEFAULT_SINK_TUNING, type SinkTuning } from './sink-tuning.ts';
 import type { StartFrom } from './start-position.ts';
 
 /** What to do when a position lies outside of the log: records were deleted, or the log was cut. */
@@ -123,6 +124,9 @@ export interface RuntimeOptions {
   /** How records are written: compression, batch size, buffers, delivery time-out. */
   readonly producer?: Omit<ProducerOptions, 'clientId' | 'requestTimeoutMs'>;
 
+  /** How sink stages gather, retry and commit: see `SinkTuning` for each value and its default. */
+  readonly sinks?: Partial<SinkTuning>;
+
   /**
    * The most that is done between two turns of the event loop: `maxSliceRecords` (default 2000), `maxSliceMs` (default 8), 4 MiB of output.
    * Smaller slices let other work of the process run sooner.
@@ -173,6 +177,7 @@ export interface Settings {
   readonly closeTimeoutMs: number;
   readonly fetch: Omit<FetchOptions, 'isolation'>;
   readonly producer: Omit<ProducerOptions, 'clientId' | 'requestTimeoutMs'>;
+  readonly sinks: SinkTuning;
   readonly maxSliceRecords: number;
   readonly maxSliceMs: number;
   readonly http: HttpOptions | undefined;
@@ -232,10 +237,26 @@ export function compileOptions(options: RuntimeOptions, defaultStateDirectory: s
     closeTimeoutMs: duration('closeTimeoutMs', options.closeTimeoutMs, 30_000),
     fetch: options.fetch ?? {},
     producer: options.producer ?? {},
+    sinks: sinkTuning(options.sinks ?? {}),
     maxSliceRecords: positive('maxSliceRecords', options.maxSliceRecords, 2000),
     maxSliceMs: positive('maxSliceMs', options.maxSliceMs, 8),
     http: options.http,
   });
+}
+
+function sinkTuning(tuning: Partial<SinkTuning>): SinkTuning {
+  const unknown = Object.keys(tuning).filter((name) => !Object.hasOwn(DEFAULT_SINK_TUNING, name));
+  if (unknown.length > 0) {
+    throw new ConfigurationError(
+      `option 'sinks' has no '${unknown.join("', '")}'. There are ${Object.keys(DEFAULT_SINK_TUNING).join(', ')}.`,
+    );
+  }
+  const names = Object.keys(DEFAULT_SINK_TUNING) as (keyof SinkTuning)[];
+  return Object.freeze(
+    Object.fromEntries(
+      names.map((name) => [name, positive(`sinks.${name}`, tuning[name], DEFAULT_SINK_TUNING[name])]),
+    ) as unknown as SinkTuning,
+  );
 }
 
 /** Whether `kafka` is a client already, and not the configuration for one. */
