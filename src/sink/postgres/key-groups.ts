@@ -4,12 +4,10 @@ import { idempotencyKeyText } from './idempotency-key-text.ts';
 /** The records of a batch by their idempotency key: the first one of a key stands for all of them, unless it is refused. */
 export class KeyGroups<K, V> {
   readonly #groups = new Map<string, SinkRecord<K, V>[]>();
-  readonly #keys = new Map<SinkRecord<K, V>, string>();
 
   constructor(records: readonly SinkRecord<K, V>[]) {
     for (const record of records) {
-      const key = idempotencyKeyText(record.idempotencyKey);
-      this.#keys.set(record, key);
+      const key = this.keyOf(record);
       const group = this.#groups.get(key);
       if (group === undefined) this.#groups.set(key, [record]);
       else group.push(record);
@@ -21,7 +19,7 @@ export class KeyGroups<K, V> {
   }
 
   keyOf(record: SinkRecord<K, V>): string {
-    return this.#keys.get(record)!;
+    return idempotencyKeyText(record.idempotencyKey);
   }
 
   /** The first record of each of these keys, in offset order. */
