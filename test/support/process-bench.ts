@@ -7,7 +7,7 @@ import { type Admin, kafkaClient, type KafkaClient, type SinkMode } from '../../
 import { ApplicationProcess, type ProcessConfiguration, SINK_STAGE } from './application-process.ts';
 import { IndependentReader } from './independent-reader.ts';
 import { fillInput, type InputOptions } from './input-records.ts';
-import { drained, judgeKafka, judgePostgres, type Judgement, type KafkaJudgement, tableStatement } from './judge.ts';
+import { drained, judgeKafka, judgePostgres, type Judgement, type KafkaJudgement, lagOf, tableStatement } from './judge.ts';
 import { createTestDatabase, type TestDatabase } from './test-database.ts';
 
 export interface BenchOptions {
@@ -162,6 +162,11 @@ export class Scenario {
         throw new Error(`transactions are open after ${deadlineMs} ms: ${open.map((each) => each.producerId)}`);
       await sleep(200);
     }
+  }
+
+  /** Input records that are not committed yet. */
+  async lag(): Promise<number> {
+    return Number(await lagOf(this.#bench.reader, this.applicationId, this.input));
   }
 
   /** Throws if an application has failed by itself. */
