@@ -27,8 +27,6 @@ export async function fillInput(client: KafkaClient, topic: string, options: Inp
   try {
     await producer.init();
     await producer.loadTopics([topic]);
-    // Of today: the broker deletes older records than its retention allows.
-    const started = Date.now();
     const partitions = producer.partitionCount(topic) ?? 1;
     // Not a fixed time: the broker's retention would soon delete the input, and the outputs, which have its timestamps.
     const began = Date.now();
