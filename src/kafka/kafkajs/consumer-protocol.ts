@@ -44,11 +44,11 @@ export function decodeSubscription(bytes: Buffer): Subscription {
   };
 }
 
-export function encodeAssignment(partitions: readonly TopicPartition[]): Buffer {
+export function encodeAssignment(partitions: readonly TopicPartition[], userData: Buffer = NO_BYTES): Buffer {
   const writer = new WireWriter();
   writer.int16(ASSIGNMENT_VERSION);
   writePartitions(writer, partitions);
-  return writer.bytes(NO_BYTES).toBuffer();
+  return writer.bytes(userData).toBuffer();
 }
 
 /** A member that joined after the leader had assigned gets no bytes at all: no partitions. */
@@ -57,6 +57,15 @@ export function decodeAssignment(bytes: Buffer): TopicPartition[] {
   const reader = new WireReader(bytes, 'assignment of a group member');
   reader.int16('version');
   return readPartitions(reader, 'assigned_partitions');
+}
+
+/** What the leader's assignor tells the member beside its partitions; empty when nothing. */
+export function assignmentUserData(bytes: Buffer): Buffer {
+  if (bytes.length === 0) return NO_BYTES;
+  const reader = new WireReader(bytes, 'assignment of a group member');
+  reader.int16('version');
+  readPartitions(reader, 'assigned_partitions');
+  return reader.nullableBytes('user_data') ?? NO_BYTES;
 }
 
 function writePartitions(writer: WireWriter, partitions: readonly TopicPartition[]): void {

@@ -37,7 +37,7 @@ export function assignGroup(
       owners.set(key, memberId);
     }
   }
-  return new Map(members.map(({ memberId }) => [memberId, encodeAssignment(assignment.get(memberId) ?? [])]));
+  return new Map(members.map(({ memberId }) => [memberId, encodeAssignment(assignment.get(memberId) ?? [], assignor.noteFor?.(memberId))]));
 }
 
 function wrong(assignor: Assignor, what: string): FatalError {

@@ -13,7 +13,7 @@ import type {
 } from '../port.ts';
 import type { ConnectionConfig } from './config.ts';
 import { ClusterConnection } from './connection.ts';
-import { decodeAssignment, encodeSubscription } from './consumer-protocol.ts';
+import { assignmentUserData, decodeAssignment, encodeSubscription } from './consumer-protocol.ts';
 import { fetchSettings } from './fetch-settings.ts';
 import { Fetcher } from './fetcher.ts';
 import { assignGroup, groupMembers } from './group-assignment.ts';
@@ -233,6 +233,7 @@ export class KafkaGroupConsumer implements GroupConsumer {
 
   #enter({ member, leads, assignment }: Joined): ConsumerEvent {
     const assigned = decodeAssignment(assignment);
+    this.#assignor.onNote?.(assignmentUserData(assignment));
     // Nobody else can have owned a partition between two generations that follow each other.
     const unbroken =
       this.#generation !== undefined && (member.generation === this.#generation || member.generation === this.#generation + 1);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import {
+  assignmentUserData,
   decodeAssignment,
   decodeSubscription,
   encodeAssignment,
@@ -46,6 +47,14 @@ describe('assignment of a group member', () => {
     const bytes = encodeAssignment(partitions);
     expect(bytes).toEqual(hex('0001 00000002 0001 61 00000002 00000003 00000001 0001 62 00000001 00000000 00000000'));
     expect(decodeAssignment(bytes)).toEqual([partitions[0], partitions[2], partitions[1]]);
+  });
+
+  it("carries the leader's note in its user data", () => {
+    const bytes = encodeAssignment([{ topic: 'a', partition: 3 }], Buffer.from('note'));
+    expect(assignmentUserData(bytes).toString()).toBe('note');
+    expect(decodeAssignment(bytes)).toEqual([{ topic: 'a', partition: 3 }]);
+    expect(assignmentUserData(encodeAssignment([])).length).toBe(0);
+    expect(assignmentUserData(Buffer.alloc(0)).length).toBe(0);
   });
 
   it('holds nothing when it has no bytes', () => {
