@@ -201,6 +201,12 @@ export class ApplicationProcess {
     if (end !== '0' || this.#failure !== undefined) throw new Error(`${this.#name} ended with ${end}: ${this.#failure}\n${this.#log}`);
   }
 
+  /** Throws if the application has failed, or the process has ended in another way than by SIGKILL or in order. */
+  check(): void {
+    const ended = this.#end !== undefined && this.#end !== '0' && this.#end !== 'SIGKILL';
+    if (ended || this.#failure !== undefined) throw new Error(`${this.#name} has failed: ${this.#failure ?? this.#end}\n${this.#log}`);
+  }
+
   get #name(): string {
     return `${this.configuration.applicationId}/${this.configuration.instanceId} (pid ${this.pid})`;
   }

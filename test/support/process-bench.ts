@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Admin, kafkaClient, type KafkaClient, type SinkMode } from '../../src/index.ts';
 import { ApplicationProcess, type ProcessConfiguration, SINK_STAGE } from './application-process.ts';
 import { IndependentReader } from './independent-reader.ts';
-import { fillInput, type InputOptions } from './input-records.ts';
+import { fillInput, InputFlow, type InputOptions } from './input-records.ts';
 import { drained, judgeKafka, judgePostgres, type Judgement, type KafkaJudgement, lagOf, tableStatement } from './judge.ts';
 import { createTestDatabase, type TestDatabase } from './test-database.ts';
 
@@ -61,14 +61,14 @@ export class ProcessBench {
     return new ProcessBench(brokers, reader, kafkaClient({ brokers: brokers.split(',') }), database, directory);
   }
 
-  /** Topics, filled, and a table. */
+  /** Topics, filled with `records`, and a table. */
   async scenario(options: ScenarioOptions): Promise<Scenario> {
     const scenario = new Scenario(this, options);
     this.#scenarios.push(scenario);
     const { input, output, partitions, table } = scenario;
     await this.admin.createTopics([input, ...(output === undefined ? [] : [output])].map((topic) => ({ topic, partitions })));
     if (table !== undefined) await this.database?.query(tableStatement(table));
-    await fillInput(this.client, input, options);
+    if (options.records > 0) await fillInput(this.client, input, options);
     return scenario;
   }
 
@@ -112,6 +112,11 @@ export class Scenario {
     return `${this.applicationId}-${SINK_STAGE}`;
   }
 
+  /** Writes into the input until it is stopped; for a scenario that was made with no records. */
+  flow(recordsPerSecond: number): InputFlow {
+    return new InputFlow(this.#bench.client, this.input, { ...this.#options, recordsPerSecond });
+  }
+
   /** Starts an instance; it may have run before under this id. */
   start(instanceId: string, overrides: Partial<ProcessConfiguration> = {}): ApplicationProcess {
     const { database, brokers, directory } = this.#bench;
@@ -147,8 +152,7 @@ export class Scenario {
       if (output !== undefined) await drained(this.#bench.reader, { group, topic: input }, options);
       if (this.table !== undefined) await drained(this.#bench.reader, { group: this.sinkGroup, topic: output ?? input }, options);
     } catch (error) {
-      const logs = this.#processes.filter((each) => !each.hasExited).map((each) => `--- pid ${each.pid}\n${each.log}`);
-      throw new Error(`${error instanceof Error ? error.message : String(error)}\n${logs.join('\n')}`, { cause: error });
+      throw new Error(`${error instanceof Error ? error.message : String(error)}\n${this.#logs()}`, { cause: error });
     }
   }
 
@@ -164,14 +168,33 @@ export class Scenario {
     }
   }
 
+  /** Input records that are committed. */
+  async committed(): Promise<number> {
+    const offsets = (await this.#bench.reader.groupOffsets(this.applicationId)).filter(({ topic }) => topic === this.input);
+    return offsets.reduce((sum, { offset }) => sum + Number(offset), 0);
+  }
+
+  /** Resolves when so many more are committed: what comes next happens in the middle of the flow. */
+  async progress(records: number, deadlineMs = 60_000): Promise<void> {
+    const deadline = performance.now() + deadlineMs;
+    const wanted = (await this.committed()) + records;
+    for (let committed = 0; committed < wanted; committed = await this.committed()) {
+      this.check();
+      if (performance.now() > deadline) {
+        throw new Error(`only ${committed} of ${wanted} records were committed within ${deadlineMs} ms\n${this.#logs()}`);
+      }
+      await sleep(20);
+    }
+  }
+
   /** Input records that are not committed yet. */
   async lag(): Promise<number> {
     return Number(await lagOf(this.#bench.reader, this.applicationId, this.input));
   }
 
-  /** Throws if an application has failed by itself. */
+  /** Throws if an application has failed, or a process has ended in another way than by SIGKILL or in order. */
   check(): void {
-    for (const { failure, log } of this.#processes) if (failure !== undefined) throw new Error(`${failure}\n${log}`);
+    for (const each of this.#processes) each.check();
   }
 
   async judgeKafka(): Promise<KafkaJudgement> {
@@ -193,5 +216,12 @@ export class Scenario {
 
   async end(): Promise<void> {
     await Promise.all(this.#processes.map(async (each) => await each.kill()));
+  }
+
+  #logs(): string {
+    const living = this.#processes.filter((each) => !each.hasExited);
+    return living
+      .map(({ pid, configuration, state, log }) => `--- ${configuration.instanceId} (pid ${pid}) is ${state}\n${log}`)
+      .join('\n');
   }
 }
