@@ -5,19 +5,21 @@
 import type {
   CommittedOffset,
   ConsumerEvent,
+  Admin,
   FetchedBatch,
   GroupConsumer,
   GroupMetadata,
   IdempotentProducer,
+  KafkaClient,
   OffsetToCommit,
   Producer,
   TransactionalProducer,
 } from '../../src/kafka/port.ts';
+import type { Clock } from '../../src/model/clock.ts';
 import { FatalError, StaleGenerationError } from '../../src/model/errors.ts';
 import { type Headers, NO_HEADERS } from '../../src/model/headers.ts';
 import type { ConsumedRecord, Payload } from '../../src/model/record.ts';
 import { type TopicPartition, topicPartitionKey } from '../../src/model/topic-partition.ts';
-import type { ManualClock } from './manual-clock.ts';
 
 export interface FakeInput {
   readonly key?: string | null;
@@ -38,6 +40,7 @@ export interface FakeOutput {
 /** Calls that can be made to fail, and that appear in the journal. */
 export type FakeCall =
   | 'poll'
+  | 'partitionCounts'
   | 'init'
   | 'committed'
   | 'commit'
@@ -56,7 +59,7 @@ interface FakeLog {
 }
 
 export class FakeCluster {
-  readonly clock: ManualClock;
+  readonly clock: Clock;
   /** What was called, in order; polls and appends are left out. */
   readonly journal: string[] = [];
   /** What readers with read_committed see. */
@@ -66,7 +69,7 @@ export class FakeCluster {
   readonly #counts = new Map<string, number>();
   readonly #failures = new Map<FakeCall, { error: Error; afterEffect: boolean }[]>();
 
-  constructor(clock: ManualClock) {
+  constructor(clock: Clock) {
     this.clock = clock;
   }
 
@@ -78,6 +81,10 @@ export class FakeCluster {
 
   partitionCount(topic: string): number | undefined {
     return this.#counts.get(topic);
+  }
+
+  counts(topics: readonly string[]): ReadonlyMap<string, number> {
+    return new Map([...this.#counts].filter(([topic]) => topics.includes(topic)));
   }
 
   log(topic: string, partition: number): FakeLog {
@@ -182,13 +189,14 @@ export class FakeConsumer implements GroupConsumer {
   }
 
   async poll(maxWaitMs: number): Promise<readonly ConsumerEvent[]> {
-    return this.#cluster.perform('poll', () => {
+    const events = this.#cluster.perform('poll', (): ConsumerEvent[] => {
       const scripted = this.#script.shift();
       if (scripted !== undefined) return [scripted];
       const batches = [...this.#positions.values()].flatMap((position) => this.#fetch(position));
-      if (batches.length === 0) this.#cluster.clock.advance(maxWaitMs);
       return batches.map((batch) => ({ type: 'batch', batch }));
     });
+    if (events.length === 0) await this.#cluster.clock.sleep(maxWaitMs);
+    return events;
   }
 
   startFrom({ topic, partition }: TopicPartition, offset: bigint): void {
@@ -457,6 +465,51 @@ export class FakeIdempotentProducer extends FakeProducer implements IdempotentPr
 
   protected requireOpen(call: FakeCall): void {
     if (!this.#ready) throw new Error(`${call} before init`);
+  }
+}
+
+/** A client whose group has one member, to be assigned by the test. */
+export class FakeClient implements KafkaClient {
+  readonly cluster: FakeCluster;
+  readonly consumer: FakeConsumer;
+  /** The producers that were made, in order. */
+  readonly producers: FakeProducer[] = [];
+
+  constructor(cluster: FakeCluster) {
+    this.cluster = cluster;
+    this.consumer = new FakeConsumer(cluster);
+  }
+
+  groupConsumer(): GroupConsumer {
+    return this.consumer;
+  }
+
+  transactionalProducer(): TransactionalProducer {
+    const producer = new FakeTransactionalProducer(this.cluster, this.consumer);
+    this.producers.push(producer);
+    return producer;
+  }
+
+  idempotentProducer(): IdempotentProducer {
+    const producer = new FakeIdempotentProducer(this.cluster);
+    this.producers.push(producer);
+    return producer;
+  }
+
+  logReader(): never {
+    throw new Error('not faked');
+  }
+
+  admin(): Admin {
+    const { cluster } = this;
+    const admin: Pick<Admin, 'partitionCounts' | 'createTopics' | 'close'> = {
+      partitionCounts: async (topics = []) => cluster.perform('partitionCounts', () => cluster.counts(topics)),
+      createTopics: async (specs) => {
+        for (const { topic, partitions } of specs) cluster.createTopic(topic, partitions);
+      },
+      close: async () => undefined,
+    };
+    return admin as Admin;
   }
 }
 
