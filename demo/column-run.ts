@@ -58,6 +58,7 @@ export async function runColumn(column: Column, flights: readonly RawFlight[], p
   const names = namesOf(run, column);
   const client = kafkaClient({ brokers: brokers.split(','), clientId: 'demo' });
   const admin = client.admin();
+  const producer = client.idempotentProducer();
   const started = Date.now();
   const topics = topicsOf(names);
   // The flights keep their times, which are of 2001: with the default retention, the broker would delete them within minutes.
@@ -70,12 +71,11 @@ export async function runColumn(column: Column, flights: readonly RawFlight[], p
   );
   try {
     const transfers = makeTransfers(options.transfers, new SeededRandom(seed));
-    const producer = client.idempotentProducer();
     await producer.init();
     const sending = Promise.all([
       publishFlights(producer, `${names.prefix}flights`, flights, signal),
       publishTransfers(producer, `${names.prefix}transfers`, transfers, new SeededRandom(seed + 1), signal),
-    ]).finally(async () => await producer.close());
+    ]);
     // Awaited below; killing begins at once, and its failure must not leave this one unhandled.
     sending.catch(() => undefined);
     const progress = new Progress(admin, names, topics.all);
@@ -108,6 +108,7 @@ export async function runColumn(column: Column, flights: readonly RawFlight[], p
     return { column, names, kills: fleet.kills, ms: Date.now() - started, pipelines };
   } finally {
     await fleet.abandon();
+    await producer.close();
     await admin.close();
   }
 }

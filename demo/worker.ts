@@ -53,7 +53,8 @@ function start(configuration: WorkerConfiguration): void {
     await Promise.all(applications.map((application) => application.close()));
     process.disconnect?.();
   };
-  process.once('disconnect', () => process.exit(0));
+  // Also the end of one that has failed: applications that still run must not keep the process.
+  process.once('disconnect', () => process.exit());
   process.on('message', (message) => {
     if (message === 'stop') stop().catch(fail);
   });
@@ -63,7 +64,8 @@ function start(configuration: WorkerConfiguration): void {
 
 function fail(error: unknown): void {
   console.error(error);
-  process.exit(1);
+  process.exitCode = 1;
+  process.disconnect?.();
 }
 
 // Ctrl-C reaches the whole process group; the parent decides what happens then.

@@ -191,7 +191,10 @@ export class Application {
       groupId: applicationId,
       subscription: { topics: plan.topics, patterns: plan.patterns },
       assignor: new TaskAssignor(plan, topology.fingerprint),
-      ...{ sessionTimeoutMs, heartbeatIntervalMs, maxPollIntervalMs, metadataMaxAgeMs },
+      sessionTimeoutMs,
+      heartbeatIntervalMs,
+      maxPollIntervalMs,
+      metadataMaxAgeMs,
       fetch: { ...fetch, isolation: 'read-committed' },
       ...(requestTimeoutMs === undefined ? {} : { requestTimeoutMs }),
       ...this.#groupInstanceId(),
@@ -325,8 +328,8 @@ export class Application {
     if (!drained) this.#log.warn({ timeoutMs }, 'closing takes too long: what is not committed is dropped');
 
     const closeMs = Math.max(100, left());
-    const connections = [this.#consumer?.close(closeMs), this.#producer?.close(closeMs), this.#http?.close()];
-    await endsWithin(this.#clock, closeMs, Promise.all(connections));
+    const closing = [this.#consumer?.close(closeMs), this.#producer?.close(closeMs), this.#http?.close()];
+    await endsWithin(this.#clock, closeMs, Promise.all(closing.filter((each) => each !== undefined)));
     this.#metrics.unregister();
     await this.#releaseLock();
 

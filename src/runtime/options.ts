@@ -315,11 +315,15 @@ const MAX_MS = 0x7fffffff;
 function duration(option: string, value: unknown, byDefault: number): number {
   if (value === undefined) return byDefault;
   if (typeof value === 'number' && value > 0 && value <= MAX_MS) return value;
-  throw new ConfigurationError(`option '${option}' is ${String(value)}. Give milliseconds above 0 and below 2^31.`);
+  throw new ConfigurationError(`option '${option}' is ${shown(value)}. Give milliseconds above 0 and below 2^31.`);
 }
 
 function positive(option: string, value: unknown, byDefault: number): number {
   if (value === undefined) return byDefault;
   if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return value;
-  throw new ConfigurationError(`option '${option}' is ${String(value)}. Give a number above 0.`);
+  throw new ConfigurationError(`option '${option}' is ${shown(value)}. Give a number above 0.`);
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? typeof value);
 }

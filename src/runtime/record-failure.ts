@@ -103,7 +103,7 @@ export class FailurePolicies {
     const action = policy(failure);
     if (FAILURE_ACTIONS.includes(action)) return action;
     throw new ConfigurationError(
-      `the function in ${optionOf(failure.kind)} returned ${String(action)}. Return one of ${FAILURE_ACTIONS.map((name) => `'${name}'`).join(', ')}.`,
+      `the function in ${optionOf(failure.kind)} returned ${typeof action === 'string' ? action : typeof action}. Return one of ${FAILURE_ACTIONS.map((name) => `'${name}'`).join(', ')}.`,
     );
   }
 }

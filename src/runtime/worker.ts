@@ -99,8 +99,18 @@ export class Worker implements MetricsSource {
     this.#assignment = assignment;
     this.#cycle = cycle;
     this.#recovery = new Recovery({
-      ...{ protocol, assignment, collector, cycle, consumer, instanceId },
-      ...{ transactionTimeoutMs, retryTimeoutMs, clock, random, log, metrics },
+      protocol,
+      assignment,
+      collector,
+      cycle,
+      consumer,
+      instanceId,
+      transactionTimeoutMs,
+      retryTimeoutMs,
+      clock,
+      random,
+      log,
+      metrics,
     });
     this.#budget = new SliceBudget(clock, protocol.producer, {
       records: settings.maxSliceRecords,
