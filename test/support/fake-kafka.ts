@@ -518,7 +518,7 @@ function text(offsets: readonly OffsetToCommit[]): string {
 }
 
 function size(payload: Payload): number {
-  return payload === null ? 0 : Buffer.byteLength(payload as string);
+  return payload === null ? 0 : Buffer.byteLength(payload);
 }
 
 function decoded(payload: Payload): string | null {

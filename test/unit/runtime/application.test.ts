@@ -169,7 +169,7 @@ describe('Application', () => {
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
     expect(await (await fetch(`${url}/metrics`)).text()).toContain('tidemark_records_consumed_total{topic="in"} 1');
     await application.close();
-    await expect(fetch(`${url}/livez`)).rejects.toThrow();
+    await expect(fetch(`${url}/livez`)).rejects.toThrow(/fetch failed/);
   });
 
   it('can be started once', async () => {
