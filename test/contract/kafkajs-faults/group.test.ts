@@ -4,7 +4,7 @@ import type { KafkaClient } from '../../../src/kafka/port.ts';
 import { NO_HEADERS } from '../../../src/model/headers.ts';
 import { dealingAssignor, joinAndStart, nextEvent, readRecords } from '../suite/group.ts';
 import { readLog, valuesOf } from '../suite/log.ts';
-import { Closing, unique } from '../suite/subject.ts';
+import { Closing, KEPT, unique } from '../suite/subject.ts';
 import { plainKafka } from './plain.ts';
 
 /** Each of these shows a fault of plain kafkajs 2.2.4 and that this client, in the same situation, does not have it. */
@@ -17,7 +17,7 @@ describe('a group consumer beside plain kafkajs', () => {
 
   async function topicOf(values: readonly string[], partitions = 1): Promise<string> {
     const topic = unique('faults');
-    await closing.add(client.admin()).createTopics([{ topic, partitions }]);
+    await closing.add(client.admin()).createTopics([{ topic, partitions, configs: KEPT }]);
     await write(topic, values);
     return topic;
   }

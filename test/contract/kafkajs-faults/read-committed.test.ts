@@ -4,7 +4,7 @@ import { kafkaClient } from '../../../src/kafka/kafkajs/client.ts';
 import type { KafkaClient } from '../../../src/kafka/port.ts';
 import { NO_HEADERS } from '../../../src/model/headers.ts';
 import { bounds, readLog, valuesOf } from '../suite/log.ts';
-import { Closing, unique } from '../suite/subject.ts';
+import { Closing, KEPT, unique } from '../suite/subject.ts';
 import { plainKafka, plainTransactionalProducer, readWithKafkaJs } from './plain.ts';
 
 /** Each of these shows a fault of plain kafkajs 2.2.4 and that this client, on the same log, does not have it. */
@@ -27,7 +27,7 @@ describe('read-committed reading beside plain kafkajs', () => {
 
   async function topicOf(configs: Record<string, string> = {}): Promise<string> {
     const topic = unique('faults');
-    await closing.add(client.admin()).createTopics([{ topic, partitions: 1, configs }]);
+    await closing.add(client.admin()).createTopics([{ topic, partitions: 1, configs: { ...KEPT, ...configs } }]);
     return topic;
   }
 

@@ -7,7 +7,7 @@ import { FencedError, OutcomeUnknownError, RetriableError, StaleGenerationError 
 import { FaultProxy } from '../../support/fault-proxy.ts';
 import { dealingAssignor, joinAndStart, nextEvent, readRecords } from '../suite/group.ts';
 import { appendAll, commitValues, readValues, valuesOf } from '../suite/log.ts';
-import { Closing, unique } from '../suite/subject.ts';
+import { Closing, KEPT, unique } from '../suite/subject.ts';
 import { plainKafka, plainTransactionalProducer } from './plain.ts';
 
 /** Each of these shows a fault of plain kafkajs 2.2.4 and that this client, under the same fault, does not have it. */
@@ -20,7 +20,7 @@ describe('transactions beside plain kafkajs', () => {
 
   async function topicOf(partitions = 1): Promise<string> {
     const topic = unique('faults');
-    await closing.add(client.admin()).createTopics([{ topic, partitions }]);
+    await closing.add(client.admin()).createTopics([{ topic, partitions, configs: KEPT }]);
     return topic;
   }
 

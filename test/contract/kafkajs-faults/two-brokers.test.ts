@@ -37,7 +37,13 @@ describe('two brokers, beside plain kafkajs', () => {
     const topic = unique('pair');
     await plainAdmin.createTopics({
       waitForLeaders: true,
-      topics: [{ topic, replicaAssignment: replicas.map((nodes, partition) => ({ partition, replicas: [...nodes] })) }],
+      topics: [
+        {
+          topic,
+          configEntries: [{ name: 'retention.ms', value: '-1' }],
+          replicaAssignment: replicas.map((nodes, partition) => ({ partition, replicas: [...nodes] })),
+        },
+      ],
     });
     expect(await leaders(topic)).toEqual([1, 2]);
     return topic;

@@ -5,7 +5,7 @@ import type { GroupConsumer, GroupConsumerOptions, KafkaClient } from '../../../
 import { topicPartitionKey, type PartitionOffset, type TopicPartition } from '../../../src/model/topic-partition.ts';
 import { dealingAssignor, joinAndStart, nextEvent, pollUntil } from '../suite/group.ts';
 import { appendAll, recordsOf, valuesOf } from '../suite/log.ts';
-import { Closing, unique } from '../suite/subject.ts';
+import { Closing, KEPT, unique } from '../suite/subject.ts';
 
 describe('group consumers of kafkajs/ on a broker', () => {
   const closing = new Closing();
@@ -25,7 +25,7 @@ describe('group consumers of kafkajs/ on a broker', () => {
 
   async function topicOf(partitions: number): Promise<string> {
     const topic = unique('consumed');
-    await closing.add(client.admin()).createTopics([{ topic, partitions }]);
+    await closing.add(client.admin()).createTopics([{ topic, partitions, configs: KEPT }]);
     return topic;
   }
 

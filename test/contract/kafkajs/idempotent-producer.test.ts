@@ -13,6 +13,7 @@ import type { ProducerOptions } from '../../../src/kafka/port.ts';
 import { FatalError, RetriableError } from '../../../src/model/errors.ts';
 import { NO_HEADERS } from '../../../src/model/headers.ts';
 import { FaultProxy } from '../../support/fault-proxy.ts';
+import { KEPT } from '../suite/subject.ts';
 import { IndependentReader } from '../../support/independent-reader.ts';
 
 const brokers = inject('kafkaBrokers');
@@ -36,7 +37,7 @@ afterAll(async () => {
 beforeEach(async () => {
   topic = `idempotent-${randomUUID()}`;
   proxy = await FaultProxy.kafka(brokers.split(',')[0]!);
-  await admin.createTopics([{ topic, partitions: 1 }]);
+  await admin.createTopics([{ topic, partitions: 1, configs: KEPT }]);
 });
 
 afterEach(async () => {

@@ -21,7 +21,8 @@ import {
 } from '../../../src/model/errors.ts';
 import { NO_HEADERS } from '../../../src/model/headers.ts';
 import { FaultProxy } from '../../support/fault-proxy.ts';
-import { IndependentReader } from '../../support/independent-reader.ts';
+import { KEPT } from '../suite/subject.ts';
+import { IndependentReader, type IndependentRecord } from '../../support/independent-reader.ts';
 
 /** For what comes by itself, on a busy machine too. */
 const SOON = { timeout: 10_000, interval: 20 };
@@ -48,7 +49,7 @@ beforeEach(async () => {
   topic = `producer-${randomUUID()}`;
   transactionalId = `tx-${randomUUID()}`;
   proxy = await FaultProxy.kafka(brokers.split(',')[0]!);
-  await admin.createTopics([{ topic, partitions: 2 }]);
+  await admin.createTopics([{ topic, partitions: 2, configs: KEPT }]);
 });
 
 afterEach(async () => {
@@ -81,12 +82,16 @@ async function transaction(by: TransactionalProducer, ...values: string[]): Prom
   await by.commit();
 }
 
-/** The values of each partition as a read-committed reader sees them, once no transaction is open: markers follow EndTxn after a moment. */
+/** What a read-committed reader sees once no transaction is open: markers follow EndTxn after a moment. */
+async function settledRecords(of = topic): Promise<readonly IndependentRecord[]> {
+  const open = async (): Promise<boolean> => (await reader.ends(of)).some(({ lastStable, highWatermark }) => lastStable !== highWatermark);
+  await expect.poll(open, { ...SOON, message: 'a transaction stays open' }).toBe(false);
+  return (await reader.read(of)).records;
+}
+
+/** The values of each partition. */
 async function committed(): Promise<string[][]> {
-  const open = async (): Promise<boolean> =>
-    (await reader.ends(topic)).some(({ lastStable, highWatermark }) => lastStable !== highWatermark);
-  await expect.poll(open, { message: 'a transaction stays open', timeout: 8_000, interval: 20 }).toBe(false);
-  const { records } = await reader.read(topic);
+  const records = await settledRecords();
   return [0, 1].map((partition) =>
     records.filter((record) => record.partition === partition).map((record) => record.value?.toString() ?? ''),
   );
@@ -134,7 +139,7 @@ describe.each([1, 2] as const)('under transaction version %i', (version) => {
       it.append(topic, 0, Buffer.from([0, 1, 2]), null, 1_600_000_000_000, NO_HEADERS);
       it.append(topic, 0, null, Buffer.alloc(0), 0, NO_HEADERS);
       await it.commit();
-      const { records } = await reader.read(topic);
+      const records = await settledRecords();
       expect(
         records.map(({ key, value, timestamp }) => [key?.toString('latin1') ?? null, value?.toString('utf8') ?? null, timestamp]),
       ).toEqual([
@@ -173,14 +178,14 @@ describe.each([1, 2] as const)('under transaction version %i', (version) => {
 
     it('cuts batches by bytes and never above max.message.bytes', async () => {
       const small = `producer-small-${randomUUID()}`;
-      await admin.createTopics([{ topic: small, partitions: 1, configs: { 'max.message.bytes': '10000' } }]);
+      await admin.createTopics([{ topic: small, partitions: 1, configs: { ...KEPT, 'max.message.bytes': '10000' } }]);
       const it = await producer();
       await it.loadTopics([small]);
       it.begin();
       const values = Array.from({ length: 300 }, (_, i) => `${i}-${'é'.repeat(i % 200)}`);
       for (const value of values) it.append(small, 0, 'k', value, 1, NO_HEADERS);
       await it.commit();
-      expect((await reader.read(small)).records.map(({ value }) => value?.toString())).toEqual(values);
+      expect((await settledRecords(small)).map(({ value }) => value?.toString())).toEqual(values);
       await admin.deleteTopics([small]);
     });
 

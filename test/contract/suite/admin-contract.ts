@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { FatalError } from '../../../src/model/errors.ts';
 import { appendAll, bounds, commitValues, readValues } from './log.ts';
-import { Closing, unique, type Subject } from './subject.ts';
+import { Closing, KEPT, unique, type Subject } from './subject.ts';
 
 export function adminContract(subject: () => Subject): void {
   describe('Admin', () => {
@@ -34,7 +34,7 @@ export function adminContract(subject: () => Subject): void {
 
     it('deletes topics, and takes one that is gone for deleted', async () => {
       const topic = unique('deleted');
-      await admin().createTopics([{ topic, partitions: 1 }]);
+      await admin().createTopics([{ topic, partitions: 1, configs: KEPT }]);
       await admin().deleteTopics([topic]);
       expect(await admin().partitionCounts([topic])).toEqual(new Map());
       await admin().deleteTopics([topic]);
@@ -42,7 +42,7 @@ export function adminContract(subject: () => Subject): void {
 
     it('tells the bounds of a log, and that a transaction is open in it', async () => {
       const topic = unique('bounds');
-      await admin().createTopics([{ topic, partitions: 1 }]);
+      await admin().createTopics([{ topic, partitions: 1, configs: KEPT }]);
       expect(await bounds(subject().client, topic)).toEqual({ start: 0n, lastStable: 0n, highWatermark: 0n });
       const producer = closing.add(subject().client.transactionalProducer({ transactionalId: unique('bounds') }));
       await producer.init();
@@ -59,7 +59,7 @@ export function adminContract(subject: () => Subject): void {
 
     it('deletes records below an offset', async () => {
       const topic = unique('cut');
-      await admin().createTopics([{ topic, partitions: 1 }]);
+      await admin().createTopics([{ topic, partitions: 1, configs: KEPT }]);
       const producer = closing.add(subject().client.idempotentProducer());
       await producer.init();
       await producer.loadTopics([topic]);

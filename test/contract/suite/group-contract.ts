@@ -4,7 +4,7 @@ import { FatalError, StaleGenerationError } from '../../../src/model/errors.ts';
 import { topicPartitionKey, type TopicPartition } from '../../../src/model/topic-partition.ts';
 import { dealingAssignor, joinAndStart, nextEvent, pollUntil, readRecords } from './group.ts';
 import { appendAll, valuesOf } from './log.ts';
-import { Closing, unique, type Subject } from './subject.ts';
+import { Closing, KEPT, unique, type Subject } from './subject.ts';
 
 /** Kafka's codes, as the protocol guide numbers them. */
 const NOT_COORDINATOR = 16;
@@ -16,7 +16,7 @@ export function groupContract(subject: () => Subject): void {
     afterEach(() => closing.closeAll());
 
     async function topicOf(partitions: number, values: readonly string[] = [], name = unique('grouped')): Promise<string> {
-      await closing.add(subject().client.admin()).createTopics([{ topic: name, partitions }]);
+      await closing.add(subject().client.admin()).createTopics([{ topic: name, partitions, configs: KEPT }]);
       await write(name, values);
       return name;
     }

@@ -3,7 +3,7 @@ import type { Compression } from '../../../src/kafka/port.ts';
 import { FatalError, RecordTooLargeError, RetriableError } from '../../../src/model/errors.ts';
 import { NO_HEADERS } from '../../../src/model/headers.ts';
 import { appendAll, readLog, readValues } from './log.ts';
-import { Closing, unique, type Subject } from './subject.ts';
+import { Closing, KEPT, unique, type Subject } from './subject.ts';
 
 /** Kafka's codes, as the protocol guide numbers them. */
 const NOT_LEADER_OR_FOLLOWER = 6;
@@ -15,7 +15,7 @@ export function producingContract(subject: () => Subject): void {
 
     async function topicOf(partitions = 1, configs: Record<string, string> = {}): Promise<string> {
       const topic = unique('produced');
-      await closing.add(subject().client.admin()).createTopics([{ topic, partitions, configs }]);
+      await closing.add(subject().client.admin()).createTopics([{ topic, partitions, configs: { ...KEPT, ...configs } }]);
       return topic;
     }
 
@@ -160,7 +160,7 @@ export function producingContract(subject: () => Subject): void {
     it('says where the log begins and ends when a position lies outside', async () => {
       const topic = unique('outside');
       const admin = closing.add(subject().client.admin());
-      await admin.createTopics([{ topic, partitions: 1 }]);
+      await admin.createTopics([{ topic, partitions: 1, configs: KEPT }]);
       const producer = closing.add(subject().client.idempotentProducer());
       await producer.init();
       await producer.loadTopics([topic]);
@@ -178,7 +178,7 @@ export function producingContract(subject: () => Subject): void {
 
     it('delivers nothing of an older start after startFrom, and nothing after stop', async () => {
       const topic = unique('moved');
-      await closing.add(subject().client.admin()).createTopics([{ topic, partitions: 1 }]);
+      await closing.add(subject().client.admin()).createTopics([{ topic, partitions: 1, configs: KEPT }]);
       const producer = closing.add(subject().client.idempotentProducer({ batchBytes: 200 }));
       await producer.init();
       await producer.loadTopics([topic]);

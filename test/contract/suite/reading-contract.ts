@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { FetchedBatch, TransactionalProducer } from '../../../src/kafka/port.ts';
 import { NO_HEADERS } from '../../../src/model/headers.ts';
 import { appendAll, bounds, readLog, readValues, valuesOf } from './log.ts';
-import { Closing, unique, type Subject } from './subject.ts';
+import { Closing, KEPT, unique, type Subject } from './subject.ts';
 
 export function readingContract(subject: () => Subject): void {
   describe('read-committed reading', () => {
@@ -11,7 +11,7 @@ export function readingContract(subject: () => Subject): void {
 
     async function topicOf(): Promise<string> {
       const topic = unique('read');
-      await closing.add(subject().client.admin()).createTopics([{ topic, partitions: 1 }]);
+      await closing.add(subject().client.admin()).createTopics([{ topic, partitions: 1, configs: KEPT }]);
       return topic;
     }
 

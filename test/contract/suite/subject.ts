@@ -39,6 +39,9 @@ export interface Traits {
   readonly transactionVersion: 1 | 2;
 }
 
+/** For topics of tests, whose records bear old times: the broker's retention would delete them, now and then in the middle of a test. */
+export const KEPT = { 'retention.ms': '-1' };
+
 /** A name that no other run uses. */
 export function unique(prefix: string): string {
   return `${prefix}-${randomBytes(6).toString('hex')}`;

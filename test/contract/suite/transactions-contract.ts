@@ -9,7 +9,7 @@ import type {
 import { FencedError, OutcomeUnknownError, RetriableError, StaleGenerationError, TidemarkError } from '../../../src/model/errors.ts';
 import { dealingAssignor, joinAndStart, nextEvent } from './group.ts';
 import { appendAll, bounds, commitValues, readValues } from './log.ts';
-import { Closing, unique, type Subject, type Traits } from './subject.ts';
+import { Closing, KEPT, unique, type Subject, type Traits } from './subject.ts';
 
 /** Kafka's codes, as the protocol guide numbers them. */
 const NOT_COORDINATOR = 16;
@@ -25,7 +25,7 @@ export function transactionsContract(subject: () => Subject, { transactionVersio
 
     async function topicOf(): Promise<string> {
       const topic = unique('transacted');
-      await closing.add(subject().client.admin()).createTopics([{ topic, partitions: 1 }]);
+      await closing.add(subject().client.admin()).createTopics([{ topic, partitions: 1, configs: KEPT }]);
       return topic;
     }
 
