@@ -20,7 +20,8 @@ export {
   type KafkaConfig,
   type StateListener,
 } from './runtime/application.ts';
-export type { OffsetOutOfRange, RuntimeOptions } from './runtime/options.ts';
+export type { OffsetOutOfRange } from './runtime/offset-range.ts';
+export type { RuntimeOptions } from './runtime/options.ts';
 
 export { type ColumnSource, insert, type InsertOptions } from './sink/postgres/insert-effect.ts';
 export type { OnConflict } from './sink/postgres/insert-statement.ts';

@@ -63,6 +63,7 @@ export class Application {
   readonly #random: Random;
   readonly #log: Log;
   readonly #metrics: Metrics;
+  readonly #sharesRegistry: boolean;
   readonly #listeners = new Set<StateListener>();
   readonly #abort = new AbortController();
   readonly #finish: { resolve: () => void; reject: (error: unknown) => void };
@@ -88,6 +89,7 @@ export class Application {
     this.#random = options.random ?? systemRandom;
     this.#log = openLog(options.logger).child({ application: this.#settings.applicationId });
     this.#metrics = new Metrics(options.metrics);
+    this.#sharesRegistry = options.metrics !== undefined;
     const { promise, resolve, reject } = deferred();
     this.finished = promise;
     this.#finish = { resolve, reject };
@@ -330,7 +332,7 @@ export class Application {
     const closeMs = Math.max(100, left());
     const closing = [this.#consumer?.close(closeMs), this.#producer?.close(closeMs), this.#http?.close()];
     await endsWithin(this.#clock, closeMs, Promise.all(closing.filter((each) => each !== undefined)));
-    this.#metrics.unregister();
+    if (this.#sharesRegistry) this.#metrics.unregister();
     await this.#releaseLock();
 
     this.#log.info({ drained }, end);

@@ -8,12 +8,10 @@ import type { HttpOptions } from '../ops/http.ts';
 import type { LogOption } from '../ops/log.ts';
 import type { MetricsRegistry } from '../ops/metrics.ts';
 import type { Topology } from '../topology/topology.ts';
+import type { OffsetOutOfRange } from './offset-range.ts';
 import { FAILURE_ACTIONS, type FailurePolicy } from './record-failure.ts';
 import { DEFAULT_SINK_TUNING, type SinkTuning } from './sink-tuning.ts';
 import type { StartFrom } from './start-position.ts';
-
-/** What to do when a position lies outside of the log: records were deleted, or the log was cut. */
-export type OffsetOutOfRange = 'error' | 'earliest' | 'latest';
 
 /** All but `kafka`, which the caller of the compilation turns into a client. Durations are milliseconds. */
 export interface RuntimeOptions {

@@ -104,11 +104,10 @@ export class Recovery {
   }
 
   #takeNewEpoch(): void {
-    const { protocol, collector, assignment, metrics } = this.#options;
+    const { protocol, collector, assignment } = this.#options;
     collector.drop();
     this.#forget();
     if (!protocol.commitsBeforeProcessing) assignment.verifyAll();
-    metrics.aborts++;
     this.needsInit = true;
   }
 

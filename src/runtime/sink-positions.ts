@@ -2,7 +2,7 @@ import type { GroupConsumer } from '../kafka/port.ts';
 import { FatalError, SinkFatalError } from '../model/errors.ts';
 import { type TopicPartition, topicPartitionKey } from '../model/topic-partition.ts';
 import type { Log } from '../ops/log.ts';
-import type { OffsetOutOfRange } from './options.ts';
+import type { OffsetOutOfRange } from './offset-range.ts';
 import type { StartFrom } from './start-position.ts';
 
 export interface LogBounds {

@@ -1,7 +1,9 @@
 import type { CommittedOffset, GroupConsumer } from '../kafka/port.ts';
 import { FatalError } from '../model/errors.ts';
 import { topicPartitionKey } from '../model/topic-partition.ts';
+import type { Assignment } from './assignment.ts';
 import type { InputPartition } from './input-partition.ts';
+import { decodeOffsetMetadata } from './offset-metadata.ts';
 
 /** Where a partition begins for which the group has no committed offset. */
 export type StartFrom = 'earliest' | 'latest' | 'error';
@@ -50,4 +52,29 @@ export async function startPositions(
     positions.push({ input, offset: startFrom === 'earliest' ? log.start : log.end, stored: false, metadata: '' });
   }
   return positions;
+}
+
+/**
+ * Starts all partitions that wait for it. Of those that stood somewhere already, `confirmed` were where the group is, and `dropped` had to go
+ * back.
+ */
+export async function startPartitions(
+  consumer: GroupConsumer,
+  assignment: Assignment,
+  startFrom: StartFrom,
+): Promise<{ readonly confirmed: number; readonly dropped: number }> {
+  let confirmed = 0;
+  let dropped = 0;
+  for (const { input, offset, stored, metadata } of await startPositions(consumer, assignment.starting, startFrom)) {
+    if (input.state === 'verifying' && offset === input.queue.position) {
+      assignment.confirmed(input);
+      confirmed++;
+      continue;
+    }
+    if (input.state === 'verifying') dropped++;
+    assignment.started(input, offset, stored, decodeOffsetMetadata(metadata));
+    input.paused = false;
+    consumer.startFrom(input, offset);
+  }
+  return { confirmed, dropped };
 }

@@ -1,7 +1,7 @@
 import type { ConsumerEvent, FetchedBatch, GroupConsumer, GroupMetadata } from '../kafka/port.ts';
 import type { Clock, Random } from '../model/clock.ts';
-import { FatalError, StaleGenerationError } from '../model/errors.ts';
-import type { FailPointName, FailPoints } from '../model/fail-point.ts';
+import { StaleGenerationError } from '../model/errors.ts';
+import type { FailPoints } from '../model/fail-point.ts';
 import type { TopicPartition } from '../model/topic-partition.ts';
 import type { Log } from '../ops/log.ts';
 import type { Metrics, MetricsSource, PartitionLag } from '../ops/metrics.ts';
@@ -10,14 +10,14 @@ import { RecordCollector } from './collector.ts';
 import type { CommitProtocol } from './commit.ts';
 import { CommitCycle } from './commit-cycle.ts';
 import { FailureLog } from './failure-log.ts';
-import { decodeOffsetMetadata } from './offset-metadata.ts';
+import { offsetInRange, type OutOfRange } from './offset-range.ts';
 import type { Settings } from './options.ts';
-import { FailurePolicies, PoisonRecordError, type RecordFailure } from './record-failure.ts';
+import { FailurePolicies, PoisonRecordError } from './record-failure.ts';
 import { Recovery } from './recovery.ts';
-import type { WorkStep } from './remedy.ts';
-import { SliceBudget } from './slice-budget.ts';
-import { startPositions } from './start-position.ts';
-import type { Interruption, Task } from './task.ts';
+import { errorCode, type WorkStep } from './remedy.ts';
+import { SliceRunner } from './slice-runner.ts';
+import { startPartitions } from './start-position.ts';
+import type { Task } from './task.ts';
 import type { TaskPlan } from './task-plan.ts';
 
 export interface WorkerOptions {
@@ -42,7 +42,6 @@ export type WorkerState = 'rebalancing' | 'running';
 
 /** The longest poll while there is nothing to do; a stop is noticed after it at the latest. */
 const IDLE_POLL_MS = 100;
-const SLICE_BYTES = 4 * 1024 * 1024;
 /** At-most-once: how long a rebalance waits for records whose offset is committed already. */
 const DRAIN_MS = 5_000;
 
@@ -58,7 +57,7 @@ export class Worker implements MetricsSource {
   readonly #assignment: Assignment;
   readonly #cycle: CommitCycle;
   readonly #recovery: Recovery;
-  readonly #budget: SliceBudget;
+  readonly #slices: SliceRunner;
   readonly #failureLog: FailureLog;
   readonly #stop = new AbortController();
 
@@ -70,8 +69,9 @@ export class Worker implements MetricsSource {
   #assigned: readonly TopicPartition[] = [];
   /** Set when a broker said that the group went on without this member: by then, the consumer should have said so itself. */
   #rejoinBy: number | undefined;
+  /** Whether this worker ever had a producer epoch. */
+  #initialised = false;
   #lastPollAt: number | undefined;
-  #nextTask = 0;
 
   constructor(options: WorkerOptions) {
     const { settings, clock, random, metrics, consumer, log, instanceId } = options;
@@ -112,10 +112,15 @@ export class Worker implements MetricsSource {
       log,
       metrics,
     });
-    this.#budget = new SliceBudget(clock, protocol.producer, {
-      records: settings.maxSliceRecords,
-      ms: settings.maxSliceMs,
-      bytes: SLICE_BYTES,
+    this.#slices = new SliceRunner({
+      applicationId: settings.applicationId,
+      producer: protocol.producer,
+      cycle,
+      maxRecords: settings.maxSliceRecords,
+      maxMs: settings.maxSliceMs,
+      clock,
+      turn: options.turn,
+      failPoints: options.failPoints,
     });
   }
 
@@ -126,11 +131,9 @@ export class Worker implements MetricsSource {
     try {
       while (!this.#stop.signal.aborted) await this.step();
       if (this.#protocol.commitsBeforeProcessing) await this.#drain();
-      await this.#commit();
-      // An unknown outcome is settled now, so that no reader has to wait for the transaction's time-out.
-      if (this.#recovery.needsInit && this.#lastPollAt !== undefined) await this.#mend();
+      if (!(await this.#commit())) await this.#settle();
     } catch (error) {
-      await this.#abandon();
+      if (this.#initialised) await this.#settle();
       throw error;
     } finally {
       this.#options.metrics.detach(this);
@@ -161,7 +164,7 @@ export class Worker implements MetricsSource {
       const events = await this.#consumer.poll(waitMs);
       this.#recovery.polled();
       for (const event of events) this.#events.push(event);
-      if (events.length > 0) await this.#reach('after-poll');
+      if (events.length > 0 && this.#options.failPoints !== undefined) await this.#options.failPoints('after-poll');
     } catch (error) {
       await this.#recover(error, 'poll');
       await this.#sleep(this.#recovery.resumeAt - this.#now());
@@ -263,22 +266,10 @@ export class Worker implements MetricsSource {
     await this.#recovery.rollBack();
   }
 
-  #onOutOfRange(event: Extract<ConsumerEvent, { type: 'out-of-range' }>): void {
-    const { topic, partition, position, logStart, logEnd } = event;
+  #onOutOfRange(event: OutOfRange): void {
     const input = this.#assignment.input(event);
     if (input === undefined || input.state === 'new') return;
-    const policy = this.#settings.offsetOutOfRange;
-    if (policy === 'error') {
-      throw new FatalError(
-        `the position ${position} of ${topic}-${partition} lies outside of its log (${logStart} to ${logEnd}): records were deleted before they were ` +
-          "processed, or the log was cut. Set the group's offset yourself, or set offsetOutOfRange to 'earliest' or 'latest' to go on with a gap",
-      );
-    }
-    const offset = policy === 'earliest' ? logStart : logEnd;
-    this.#options.log.warn(
-      { topic, partition, position: `${position}`, log: `${logStart} to ${logEnd}`, goesOnAt: `${offset}` },
-      'position out of range',
-    );
+    const offset = offsetInRange(event, this.#settings.offsetOutOfRange, this.#options.log);
     input.queue.continueAt(offset);
     this.#cycle.positionsMoved();
     this.#consumer.startFrom(input, offset);
@@ -312,6 +303,7 @@ export class Worker implements MetricsSource {
         return;
       }
       this.#recovery.needsInit = false;
+      this.#initialised = true;
     }
     try {
       if (!this.#rebalancing) await this.#start();
@@ -323,18 +315,11 @@ export class Worker implements MetricsSource {
   }
 
   async #start(): Promise<void> {
-    const { starting } = this.#assignment;
-    if (starting.length === 0) return;
-    for (const { input, offset, stored, metadata } of await startPositions(this.#consumer, starting, this.#settings.startFrom)) {
-      if (input.state === 'verifying' && offset === input.queue.position) {
-        this.#assignment.confirmed(input);
-      } else {
-        this.#assignment.started(input, offset, stored, decodeOffsetMetadata(metadata));
-        input.paused = false;
-        this.#consumer.startFrom(input, offset);
-      }
-    }
+    if (this.#assignment.starting.length === 0) return;
+    const { confirmed, dropped } = await startPartitions(this.#consumer, this.#assignment, this.#settings.startFrom);
     this.#cycle.positionsMoved();
+    if (dropped > 0) this.#options.metrics.aborts++;
+    if (confirmed + dropped > 0) this.#options.log.info({ confirmed, dropped }, 'recovered: the committed offsets tell what was committed');
   }
 
   // ---------------------------------------------------------------------------------------------------------------- process
@@ -363,56 +348,15 @@ export class Worker implements MetricsSource {
     return tasks.length > 0;
   }
 
-  /** One slice over all tasks that have records; each slice begins with another task. */
   async #processSlice(tasks: readonly Task[]): Promise<void> {
-    const { producer } = this.#protocol;
-    let step: WorkStep = 'process';
     try {
-      this.#cycle.begin();
-      this.#budget.start();
-      const bytesBefore = producer.bufferedBytes;
-      try {
-        for (let i = 0; i < tasks.length; i++) {
-          const task = tasks[(this.#nextTask + i) % tasks.length]!;
-          let interruption = task.process(this.#budget);
-          while (interruption !== undefined) {
-            if (interruption.kind === 'failed') throw this.#poison(interruption.failure);
-            step = 'load-topic';
-            interruption = await this.#load(task, interruption.topic);
-            step = 'process';
-          }
-        }
-      } finally {
-        // Acknowledgements come in between slices, so that the difference is what was appended.
-        this.#cycle.processed(this.#budget.taken, Math.max(0, producer.bufferedBytes - bytesBefore));
-      }
-      this.#nextTask++;
-      await this.#reach('mid-processing');
-      await producer.ready();
-      await this.#options.turn();
+      await this.#slices.run(tasks);
     } catch (error) {
       // What was done before the record is committed, so that a restart begins with it.
       if (error instanceof PoisonRecordError) await this.#commit();
-      await this.#recover(error, step);
+      await this.#recover(error, this.#slices.step);
     }
     this.#failureLog.tell(this.#options.metrics.allFailures(), this.#now());
-  }
-
-  /** The record waits for its topic, and everything behind it with it, so that order is kept. */
-  async #load(task: Task, topic: string): Promise<Interruption | undefined> {
-    try {
-      await this.#protocol.producer.loadTopics([topic]);
-    } catch (error) {
-      if (error instanceof FatalError) return task.refuse(error);
-      throw error;
-    }
-    return task.resume();
-  }
-
-  /** Policy `fail`. The failed record itself was not done. */
-  #poison(failure: RecordFailure): PoisonRecordError {
-    this.#budget.taken--;
-    return new PoisonRecordError(failure, `application '${this.#settings.applicationId}'`);
   }
 
   /** At-most-once: commits the positions behind what is there, once all that was released before is processed. */
@@ -481,15 +425,16 @@ export class Worker implements MetricsSource {
     if (this.#rebalancing || this.#needsMending()) this.#enter('rebalancing');
   }
 
-  /** The application fails: readers should not have to wait for the time-out of what is open. */
-  async #abandon(): Promise<void> {
-    if (this.#recovery.needsInit) return;
+  /** This worker ends, and no reader shall have to wait for the time-out of what is open: an unknown outcome is settled by a new epoch. */
+  async #settle(): Promise<void> {
+    if (this.#settings.guarantee !== 'exactly-once') return;
     try {
-      await this.#protocol.abort();
+      if (this.#recovery.needsInit) await this.#protocol.init();
+      else await this.#protocol.abort();
     } catch (error) {
       this.#options.log.warn(
-        { reason: error instanceof Error ? error.message : String(error) },
-        'the open transaction could not be aborted',
+        { code: errorCode(error), reason: error instanceof Error ? error.message : String(error) },
+        'an open transaction is left to its time-out, or to the next process with this instance id',
       );
     }
   }
@@ -524,10 +469,6 @@ export class Worker implements MetricsSource {
 
   #now(): number {
     return this.#options.clock.monotonic();
-  }
-
-  async #reach(name: FailPointName): Promise<void> {
-    if (this.#options.failPoints !== undefined) await this.#options.failPoints(name);
   }
 
   async #sleep(ms: number): Promise<void> {

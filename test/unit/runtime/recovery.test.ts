@@ -211,9 +211,18 @@ describe('exactly-once: an error at each step of a transaction loses and doubles
     bench.cluster.journal.length = 0;
     bench.cluster.fail('endTxn', UNKNOWN, { afterEffect: true });
     bench.worker.requestStop();
-    bench.clock.advance(1);
     await bench.worker.run();
-    expect(bench.cluster.journal.slice(0, 3)).toEqual(['flush', 'sendOffsets in-0@3', 'endTxn !']);
+    expect(bench.cluster.journal).toEqual(['flush', 'sendOffsets in-0@3', 'endTxn !', 'init']);
+  });
+
+  it('an error that stops the application leaves no open transaction behind', async () => {
+    const bench = await running({ commitIntervalMs: 5_000 });
+    feed(bench, 0, 3);
+    await bench.steps(2);
+    bench.cluster.journal.length = 0;
+    bench.cluster.fail('poll', FATAL);
+    await expect(bench.worker.run()).rejects.toBe(FATAL);
+    expect(bench.cluster.journal).toEqual(['abort']);
   });
 
   it('is fenced again and again: stops, and names the instance id', async () => {
