@@ -176,6 +176,8 @@ describe('a transaction that times out', () => {
     const slow = application(group, mapped(input, output), {
       transactionTimeoutMs: 1_000,
       maxSliceRecords: 100,
+      // Each slice is a transaction of its own.
+      commitBytes: 1,
       failPoints: async (point) => {
         // Longer than the time-out, with outputs on their way.
         if (point === 'after-flush' && ++waits === 3) await sleep(4_000);
