@@ -39,7 +39,7 @@ async function interrupted(guarantee: Guarantee, name: FailPointName, end: 'kill
   return await scenario.judgeKafka();
 }
 
-describe('a guarantee is not what it says', () => {
+describe('a guarantee is not what it says', { timeout: 240_000 }, () => {
   it.concurrent.each(['after-flush', 'mid-processing'] as const)('exactly-once neither loses nor repeats: killed %s', async (name) => {
     expect(await interrupted('exactly-once', name, 'kill')).toEqual(exactInKafka(RECORDS));
   });

@@ -45,7 +45,7 @@ async function fromInput(mode: SinkMode): Promise<Scenario> {
   return await bench.scenario({ records: RECORDS, repeatEvery: REPEAT_EVERY, sink: mode, output: false, processes: PROCESSES });
 }
 
-describe('a process that is killed in the sink loses or repeats effects', () => {
+describe('a process that is killed in the sink loses or repeats effects', { timeout: 240_000 }, () => {
   it.concurrent.each<Kill>([
     { name: 'sink-after-poll', nth: 3 },
     { name: 'sink-before-begin', nth: 5 },
@@ -94,7 +94,7 @@ describe('a process that is killed in the sink loses or repeats effects', () => 
   });
 });
 
-describe('a process that is killed in the sink writes what its Kafka transaction takes back', () => {
+describe('a process that is killed in the sink writes what its Kafka transaction takes back', { timeout: 240_000 }, () => {
   it.concurrent.each<Kill>([
     { name: 'after-flush', nth: 3 },
     { name: 'end-txn-sent', nth: 3 },
