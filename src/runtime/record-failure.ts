@@ -37,7 +37,7 @@ export type FailurePolicy = FailureAction | ((failure: RecordFailure) => Failure
 /** What stops an application at a record. */
 export class PoisonRecordError extends TidemarkError {
   readonly code = 'POISON_RECORD';
-  readonly failure: RecordFailure;
+  readonly #failure: RecordFailure;
 
   constructor(failure: RecordFailure, where: string) {
     const { kind, topic, partition, offset, node, error } = failure;
@@ -47,7 +47,12 @@ export class PoisonRecordError extends TidemarkError {
         `${optionOf(kind)} to 'skip' or 'dead-letter'`,
       { cause: error },
     );
-    this.failure = failure;
+    this.#failure = failure;
+  }
+
+  /** Not a property, so that a logger does not write out the record, which may be large or confidential. */
+  get failure(): RecordFailure {
+    return this.#failure;
   }
 }
 

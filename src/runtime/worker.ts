@@ -352,11 +352,20 @@ export class Worker implements MetricsSource {
     try {
       await this.#slices.run(tasks);
     } catch (error) {
-      // What was done before the record is committed, so that a restart begins with it.
-      if (error instanceof PoisonRecordError) await this.#commit();
+      if (error instanceof PoisonRecordError) await this.#commitBefore(error);
       await this.#recover(error, this.#slices.step);
     }
     this.#failureLog.tell(this.#options.metrics.allFailures(), this.#now());
+  }
+
+  /** What was done before the record is committed, so that a restart begins with it. Should that fail, a restart begins earlier. */
+  async #commitBefore(poison: PoisonRecordError): Promise<void> {
+    try {
+      await this.#commit();
+    } catch (error) {
+      this.#options.log.error({ code: errorCode(error), reason: error instanceof Error ? error.message : String(error) }, 'commit failed');
+      throw poison;
+    }
   }
 
   /** At-most-once: commits the positions behind what is there, once all that was released before is processed. */

@@ -77,6 +77,18 @@ describe("policy 'fail'", () => {
     expect(second.cluster.outputs).toEqual([]);
   });
 
+  it('is told although what was done before the record cannot be committed', async () => {
+    const { FatalError } = await import('../../../src/model/errors.ts');
+    const bench = await running(['1', '13']);
+    bench.cluster.fail('flush', new FatalError('not authorised'));
+    const error = await stopsWith(bench);
+    expect(error.failure.offset).toBe(1n);
+    expect(bench.cluster.outputs).toEqual([]);
+    expect(bench.lines.filter(({ level }) => level === 'error')).toHaveLength(1);
+    // A logger writes out properties; the record's bytes are none of its business.
+    expect(Object.keys(error)).not.toContain('failure');
+  });
+
   it('the first record of all: nothing is committed but the beginning', async () => {
     const bench = await running(['13']);
     await stopsWith(bench);
