@@ -43,6 +43,8 @@ export interface ColumnResult {
 }
 
 const PARTITIONS = 4;
+/** Of the Java producer. */
+const BATCH_BYTES = 16 * 1024;
 const DRAIN_DEADLINE_MS = 60_000;
 const POLL_MS = 250;
 /** At most so many records are written between two kills... */
@@ -58,7 +60,8 @@ export async function runColumn(column: Column, flights: readonly RawFlight[], p
   const names = namesOf(run, column);
   const client = kafkaClient({ brokers: brokers.split(','), clientId: 'demo' });
   const admin = client.admin();
-  const producer = client.idempotentProducer();
+  // Small batches: a batch is fetched whole, and what a killed at-most-once worker loses is what it had fetched.
+  const producer = client.idempotentProducer({ batchBytes: BATCH_BYTES });
   const started = Date.now();
   const topics = topicsOf(names);
   // The flights keep their times, which are of 2001: with the default retention, the broker would delete them within minutes.

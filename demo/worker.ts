@@ -45,6 +45,8 @@ function start(configuration: WorkerConfiguration): void {
         heartbeatIntervalMs: 500,
         // Small fetches: what a killed at-most-once worker loses is what it had fetched.
         fetch: { maxPartitionBytes: 32 * 1024, maxBufferedBytes: 256 * 1024, maxWaitMs: 100 },
+        // As the Java producer has it: outputs leave all the time, and not only when it is committed.
+        producer: { batchBytes: 16 * 1024 },
         logger: { level: process.env['DEMO_LOG'] ?? 'silent' },
       }),
   );
