@@ -106,7 +106,7 @@ describe('a broker that goes away loses or repeats records', () => {
     } finally {
       await broker.restart();
     }
-    await started;
+    await expect(started).resolves.toBeUndefined();
     await finish(run);
   });
 });
