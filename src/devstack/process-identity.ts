@@ -1,6 +1,5 @@
-import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { processStart } from '../system/process-start.ts';
 import { StackError } from './stack-error.ts';
 
 /** One process, and no other that gets the same number later. */
@@ -12,7 +11,7 @@ export interface ProcessIdentity {
 
 /** Undefined where no such process runs (a zombie that nobody has reaped does not run). */
 export function identify(pid: number): ProcessIdentity | undefined {
-  const startedAt = process.platform === 'linux' ? startOnLinux(pid) : startByPs(pid);
+  const startedAt = processStart(pid);
   return startedAt === undefined ? undefined : { pid, startedAt };
 }
 
@@ -65,39 +64,4 @@ export async function stopProcess(
     if (await waitUntilGone(identity, step.deadlineMs)) return;
   }
   throw new StackError(`Process ${identity.pid} does not end, not even after ${steps.at(-1)?.signal ?? 'no signal'}. End it by hand.`);
-}
-
-function startOnLinux(pid: number): string | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The command name stands in brackets and may itself hold spaces and brackets: proc(5) counts the fields from there on.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    const state = fields[0];
-    const ticks = fields[19];
-    if (ticks === undefined || state === 'Z' || state === 'X') return undefined;
-    return `${bootId()}:${ticks}`;
-  } catch {
-    return undefined;
-  }
-}
-
-let cachedBootId: string | undefined;
-
-function bootId(): string {
-  cachedBootId ??= readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
-  return cachedBootId;
-}
-
-function startByPs(pid: number): string | undefined {
-  try {
-    const out = execFileSync('ps', ['-o', 'state=,lstart=', '-p', String(pid)], {
-      encoding: 'utf8',
-      env: { ...process.env, LC_ALL: 'C' },
-      timeout: 5_000,
-      stdio: ['ignore', 'pipe', 'ignore'],
-    }).trim();
-    return out === '' || out.startsWith('Z') ? undefined : out.slice(out.indexOf(' ') + 1).trim();
-  } catch {
-    return undefined;
-  }
 }

@@ -51,7 +51,7 @@ export class InstanceLock {
   /** Throws ConfigurationError when the named instance runs already, or the state directory cannot be used. */
   static async acquire({ stateDirectory, applicationId, instanceId }: InstanceLockOptions): Promise<InstanceLock> {
     const base = join(stateDirectory, applicationId);
-    const owner: LockOwner = { ...(await processIdentity()), token: randomBytes(12).toString('hex'), released: false };
+    const owner: LockOwner = { ...processIdentity(), token: randomBytes(12).toString('hex'), released: false };
     try {
       if (instanceId !== undefined) return await InstanceLock.#acquireNamed(base, instanceId, owner);
       return await InstanceLock.#acquireSlot(base, applicationId, owner);
@@ -109,7 +109,7 @@ async function take(directory: string, owner: LockOwner): Promise<string | LockO
       const current = await readOwner(join(directory, `lock-${highest}`));
       // Undefined: a successor has removed it in this moment.
       if (current === undefined) continue;
-      if (!current.released && (await isAlive(current))) return current;
+      if (!current.released && isAlive(current)) return current;
     }
     const file = join(directory, `lock-${highest + 1}`);
     if (!(await linkNew(file, owner))) continue;
