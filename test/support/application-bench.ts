@@ -40,7 +40,7 @@ export class ApplicationBench {
   readonly client: KafkaClient;
   readonly directory: string;
   readonly #brokers: string;
-  readonly #topics: string[] = [];
+  readonly #topics = new Set<string>();
   readonly #applications: Application[] = [];
 
   private constructor(brokers: string, directory: string) {
@@ -67,7 +67,7 @@ export class ApplicationBench {
 
   async create(topic: string, partitions = 1, configs: Readonly<Record<string, string>> = {}): Promise<void> {
     await this.#withAdmin(async (admin) => await admin.createTopics([{ topic, partitions, configs }]));
-    this.#topics.push(topic);
+    this.#topics.add(topic);
   }
 
   /** Not started yet: see `Application.start`. */
@@ -87,7 +87,7 @@ export class ApplicationBench {
   /** Closes and removes everything. */
   async close(): Promise<void> {
     await Promise.all(this.#applications.map(async (application) => await application.close({ timeoutMs: 5_000 })));
-    if (this.#topics.length > 0) await this.#withAdmin(async (admin) => await admin.deleteTopics(this.#topics));
+    if (this.#topics.size > 0) await this.#withAdmin(async (admin) => await admin.deleteTopics([...this.#topics]));
     await rm(this.directory, { recursive: true, force: true });
   }
 
