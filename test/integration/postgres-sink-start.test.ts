@@ -117,11 +117,12 @@ describe('the connection', () => {
   it('of a user without the privilege to write names it at the start', async () => {
     const role = `reader_${randomBytes(4).toString('hex')}`;
     await start();
-    await database.query(`CREATE ROLE ${role} LOGIN`);
+    await database.query(`CREATE ROLE ${role} LOGIN PASSWORD '${role}'`);
     try {
       await database.query(`GRANT USAGE ON SCHEMA tidemark TO ${role}; GRANT SELECT ON ALL TABLES IN SCHEMA tidemark, public TO ${role}`);
       const limited = new URL(database.url);
       limited.username = role;
+      limited.password = role;
       await expect(start({}, { connection: limited.toString() })).rejects.toThrow(
         /permission denied for table things.*Grant the missing privilege/,
       );
