@@ -3,6 +3,7 @@
  * acknowledged and is gone, what is sent twice because nobody answered, and an application that needs help to go on.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { FailPointName } from '../../src/model/fail-point.ts';
 import { ApplicationBench, copyTopology, type RunningApplication, until } from '../support/application-bench.ts';
 import { IndependentReader } from '../support/independent-reader.ts';
 import { fillInput } from '../support/input-records.ts';
@@ -28,7 +29,34 @@ afterAll(async () => {
   await broker.close();
 });
 
+/** Holds the application at a place in its work, so that what happens to the broker happens in the middle of a transaction. */
+class Hold {
+  #place: { readonly name: FailPointName; left: number; readonly reached: () => void } | undefined;
+  #gate: Promise<void> | undefined;
+  #release: () => void = () => undefined;
+
+  /** At the n-th time from now. Resolves when it stands there. */
+  async at(name: FailPointName, nth: number): Promise<void> {
+    this.#gate = new Promise((resolve) => (this.#release = resolve));
+    const reached = new Promise<void>((resolve) => (this.#place = { name, left: nth, reached: resolve }));
+    await reached;
+  }
+
+  release(): void {
+    this.#release();
+  }
+
+  async pass(name: FailPointName): Promise<void> {
+    const place = this.#place;
+    if (place?.name !== name || --place.left > 0) return;
+    this.#place = undefined;
+    place.reached();
+    await this.#gate;
+  }
+}
+
 interface Copy extends RunningApplication {
+  readonly hold: Hold;
   readonly applicationId: string;
   readonly input: string;
   readonly output: string;
@@ -38,8 +66,10 @@ async function copy(): Promise<Copy> {
   const [input, output] = [await bench.topic('in', PARTITIONS), await bench.topic('out', PARTITIONS)];
   await fillInput(bench.client, input, { records: RECORDS });
   const applicationId = bench.name('app');
+  const hold = new Hold();
   const running = bench.application({
     applicationId,
+    failPoints: async (name) => await hold.pass(name),
     topology: copyTopology(input, output),
     kafka: { connectionTimeout: 3_000 },
     requestTimeoutMs: 3_000,
@@ -48,17 +78,15 @@ async function copy(): Promise<Copy> {
     maxSliceRecords: 5,
     retryTimeoutMs: 90_000,
   });
-  return { ...running, applicationId, input, output };
+  return { ...running, hold, applicationId, input, output };
 }
 
-/** Some is done and much is not. */
-async function underWay({ application, output }: Copy, done = 0): Promise<void> {
-  await until('some outputs', async () => {
-    if (application.state === 'failed') await application.finished;
-    const written = (await reader.read(output)).records.length;
-    expect(written).toBeLessThan(RECORDS);
-    return written > done;
-  });
+/** Some is committed, and much is not. */
+async function heldAt({ hold, output }: Copy, name: FailPointName): Promise<void> {
+  await hold.at(name, 5);
+  const written = (await reader.read(output)).records.length;
+  expect(written).toBeGreaterThan(0);
+  expect(written).toBeLessThan(RECORDS);
 }
 
 async function finish({ application, applicationId, input, output, events }: Copy, records = RECORDS): Promise<void> {
@@ -74,9 +102,10 @@ describe('a broker that goes away loses or repeats records', () => {
   it('not when it is killed twice in the middle of the work and started again', async () => {
     const run = await copy();
     await run.application.start();
-    for (let kill = 1; kill <= 2; kill++) {
-      await underWay(run);
+    for (const place of ['after-flush', 'end-txn-sent'] as const) {
+      await heldAt(run, place);
       await broker.kill();
+      run.hold.release();
       await broker.restart();
     }
     await finish(run);
@@ -86,8 +115,9 @@ describe('a broker that goes away loses or repeats records', () => {
   it('not when it hangs for longer than the session and every deadline', async () => {
     const run = await copy();
     await run.application.start();
-    await underWay(run);
+    await heldAt(run, 'after-flush');
     broker.pause();
+    run.hold.release();
     try {
       await until('the session is over', () => run.events.some(({ message }) => message === 'partitions lost'));
       expect(run.application.state).not.toBe('failed');

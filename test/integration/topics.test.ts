@@ -3,7 +3,7 @@
  * misspelt name that shows as silence, and an application that never reaches the end of a transactional topic.
  */
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { Kafka } from 'kafkajs';
+import { Kafka, logLevel } from 'kafkajs';
 import { string, StreamsBuilder, textHeader, type Topology } from '../../src/index.ts';
 import { ApplicationBench, copyTopology, type RunningApplication } from '../support/application-bench.ts';
 import { IndependentReader } from '../support/independent-reader.ts';
@@ -63,7 +63,7 @@ describe('while the application runs', () => {
     await running.application.start();
     await drained(reader, { group: applicationId, topic: input }, { check: alive(running) });
 
-    const admin = new Kafka({ brokers: inject('kafkaBrokers').split(','), logLevel: 0 }).admin();
+    const admin = new Kafka({ brokers: inject('kafkaBrokers').split(','), logLevel: logLevel.NOTHING }).admin();
     await admin.connect();
     try {
       await admin.createPartitions({ topicPartitions: [{ topic: input, count: 3 }] });

@@ -53,7 +53,9 @@ describe('a step that blocks for longer than the time-out of the transaction', (
     const applicationId = bench.name('app');
     const { topology, calls } = blocking(input, output, 300, 2);
     const { application, events } = bench.application({
-      ...{ applicationId, topology, kafka: { transactionVersion } },
+      applicationId,
+      topology,
+      kafka: { transactionVersion },
       ...EAGER,
     });
     await application.start();
@@ -74,7 +76,8 @@ describe('a step that blocks for longer than the time-out of the transaction', (
     const applicationId = bench.name('app');
     const { topology } = blocking(input, output, 100, Number.POSITIVE_INFINITY);
     const running = bench.application({
-      ...{ applicationId, topology },
+      applicationId,
+      topology,
       ...EAGER,
     });
     await running.application.start();
