@@ -1,52 +1,18 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, realpathSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Kafka, logLevel } from 'kafkajs';
 import { Client } from 'pg';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { isFree } from '../../src/devstack/port.ts';
-import { identify, isRunning, signal, waitUntilGone, type ProcessIdentity } from '../../src/devstack/process-identity.ts';
+import { isRunning, signal, waitUntilGone, type ProcessIdentity } from '../../src/devstack/process-identity.ts';
 import { StackBook } from '../../src/devstack/stack-state.ts';
 import { type Stack, stackStatus, startStack, stopStack } from '../../src/devstack/stack.ts';
 import { IndependentReader } from '../support/independent-reader.ts';
 import { startBroker, startDatabase } from '../support/stack.ts';
+import { freshDirectory, portsOf, processesOf, removeDirectories } from '../support/stack-directory.ts';
 
-const directories: string[] = [];
-
-function freshDirectory(): string {
-  const directory = mkdtempSync(join(realpathSync(tmpdir()), 'tidemark-stack-'));
-  // Else root's database user could not reach it.
-  chmodSync(directory, 0o755);
-  directories.push(directory);
-  return directory;
-}
-
-afterEach(async () => {
-  for (const directory of directories.splice(0)) {
-    await stopStack({ directory, removeData: true });
-    rmSync(directory, { recursive: true, force: true });
-  }
-});
-
-/** All processes that work in the directory, Postgres' children among them: the test's own look, which trusts no book. */
-function processesOf(directory: string): number[] {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .filter((pid) => {
-      try {
-        return readlinkSync(`/proc/${pid}/cwd`).startsWith(join(directory, '.tidemark'));
-      } catch {
-        return false;
-      }
-    });
-}
-
-function portsOf(stack: Stack): number[] {
-  return [Number(stack.kafka.brokers.split(':')[1]), Number(new URL(stack.postgres.url).port)];
-}
+afterEach(removeDirectories);
 
 function kafkaOf(brokers: string): Kafka {
   return new Kafka({ brokers: [brokers], clientId: 'stack-test', logLevel: logLevel.NOTHING });
@@ -108,20 +74,6 @@ function commandOf(pid: number): string {
 }
 
 describe.skipIf(process.platform !== 'linux')('a local stack', () => {
-  it('started and stopped ten times in a row leaves no process, no port and no folder behind', { timeout: 300_000 }, async () => {
-    const directory = freshDirectory();
-    for (let round = 1; round <= 10; round++) {
-      const stack = await startStack({ directory, ephemeral: true, sources: ['local'] });
-      const during = processesOf(directory);
-      expect(during.length).toBeGreaterThan(2);
-      await stack.stop();
-      expect(processesOf(directory)).toEqual([]);
-      await vi.waitUntil(() => during.every((pid) => identify(pid) === undefined), { timeout: 10_000 });
-      expect(await Promise.all(portsOf(stack).map(isFree))).toEqual([true, true]);
-      expect(readdirSync(join(directory, '.tidemark'))).toEqual([]);
-    }
-  });
-
   it('does not collide with another one that starts at the same moment, nor see its data', async () => {
     const stacks = await Promise.all(
       [freshDirectory(), freshDirectory()].map(async (directory) => await startStack({ directory, sources: ['local'] })),
