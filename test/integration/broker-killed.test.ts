@@ -10,7 +10,7 @@ import { fillInput } from '../support/input-records.ts';
 import { drained, exactInKafka, judgeKafka } from '../support/judge.ts';
 import { startBroker } from '../support/stack.ts';
 
-const RECORDS = 4_000;
+const RECORDS = 2_000;
 const PARTITIONS = 2;
 
 let broker: Awaited<ReturnType<typeof startBroker>>;
