@@ -71,7 +71,7 @@ async function copy(): Promise<Copy> {
     applicationId,
     failPoints: async (name) => await hold.pass(name),
     topology: copyTopology(input, output),
-    kafka: { connectionTimeout: 3_000 },
+    kafka: { connectionTimeout: 3_000, requestTimeout: 3_000 },
     requestTimeoutMs: 3_000,
     transactionTimeoutMs: 5_000,
     commitIntervalMs: 1,
