@@ -37,6 +37,8 @@ export function kafkaSettings(layout: KafkaLayout): Record<string, string> {
     ].join(','),
     'log.dirs': layout.dataDirectory,
     'auto.create.topics.enable': 'false',
+    // Retention goes by the records' own times: data of years ago, as examples are made of, would be deleted within minutes.
+    'log.retention.ms': '-1',
     'min.insync.replicas': '1',
     'default.replication.factor': '1',
     'offsets.topic.replication.factor': '1',

@@ -37,6 +37,8 @@ export type ApplicationState = 'created' | 'starting' | 'rebalancing' | 'running
 
 export type StateListener = (state: ApplicationState, previous: ApplicationState) => void;
 
+/** Whoever starts an application without its brokers is told so after this time. */
+const SILENT_START_MS = 3_000;
 /** Of the time for closing, so much is kept for leaving the group and closing connections. */
 const CLOSE_RESERVE_MS = 2_000;
 
@@ -276,7 +278,9 @@ export class Application {
     try {
       while (!this.#abort.signal.aborted) {
         try {
-          await checkTopics(admin, producer, plan, this.#settings, this.#log);
+          const check = checkTopics(admin, producer, plan, this.#settings, this.#log);
+          if (!(await endsWithin(this.#clock, SILENT_START_MS, check))) this.#log.warn({}, 'no broker has answered yet: still trying');
+          await check;
           return;
         } catch (error) {
           if (remedyFor(error, 'init') !== 'try-again') throw error;
