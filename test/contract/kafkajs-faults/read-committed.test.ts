@@ -35,6 +35,11 @@ describe('read-committed reading beside plain kafkajs', () => {
     await transaction.send({ topic, messages: [{ key, value, partition: 0 }] });
   }
 
+  /** An abort is answered before its marker is written, and the order of the markers is what a test is about. */
+  async function markerAt(topic: string, offset: bigint): Promise<void> {
+    await expect.poll(() => bounds(client, topic).then((log) => log.highWatermark)).toBe(offset + 1n);
+  }
+
   /** Both clients read the same stable log from the same position. */
   async function readBoth(topic: string, from = 0n): Promise<{ plain: string[]; ours: (string | null)[]; plainReachedEnd: boolean }> {
     await expect.poll(() => bounds(client, topic).then((log) => log.highWatermark - log.lastStable)).toBe(0n);
@@ -52,7 +57,9 @@ describe('read-committed reading beside plain kafkajs', () => {
     await send(tb, topic, 'b2');
     await send(ta, topic, 'a3');
     await ta.abort();
+    await markerAt(topic, 4n);
     await tb.abort();
+    await markerAt(topic, 5n);
     const last = await a.transaction();
     await send(last, topic, 'kept');
     await last.commit();
@@ -67,7 +74,9 @@ describe('read-committed reading beside plain kafkajs', () => {
     await send(ta, topic, 'a0');
     await send(tb, topic, 'b1');
     await tb.abort();
+    await markerAt(topic, 2n);
     await ta.abort();
+    await markerAt(topic, 3n);
     const last = await a.transaction();
     await send(last, topic, 'kept');
     await last.commit();
