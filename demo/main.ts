@@ -97,7 +97,7 @@ async function main(): Promise<number> {
   process.on('SIGTERM', onSignal);
   try {
     const report = await demonstrate(interrupted.signal);
-    console.log(reportTable(report));
+    (options.json ? console.error : console.log)(reportTable(report));
     if (options.json) console.log(reportJson(report));
     return report.ok ? 0 : 1;
   } catch (error) {

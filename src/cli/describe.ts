@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { TOPOLOGY_IS_READ } from '../topology/reading.ts';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { type Command, Option } from 'commander';
@@ -35,7 +36,10 @@ export function registerDescribe(program: Command): void {
 export async function loadTopology(file: string): Promise<Topology> {
   const path = resolve(file);
   if (!existsSync(path)) throw new TopologyError(`there is no file ${path}`);
-  const module = (await importModule(path)) as { readonly default?: unknown; readonly topology?: unknown };
+  const module = (await readingTopology(path, async () => await importModule(path))) as {
+    readonly default?: unknown;
+    readonly topology?: unknown;
+  };
   // A CommonJS module's exports are its default; one compiled from `export default` has a default within.
   const inner = (module.default as { readonly default?: unknown; readonly topology?: unknown } | undefined) ?? {};
   const candidates = [module.default, module.topology, inner.default, inner.topology].filter((exported) => exported !== undefined);
@@ -46,6 +50,17 @@ export async function loadTopology(file: string): Promise<Topology> {
     if (topology !== undefined) return topology;
   }
   throw new TopologyError(`${file} exports no topology: ${EXPECTED}`);
+}
+
+/** An application that the module starts by itself refuses: whoever asks for a picture must not become a member of a group that is at work. */
+async function readingTopology<T>(path: string, load: () => Promise<T>): Promise<T> {
+  const place = globalThis as { [TOPOLOGY_IS_READ]?: string };
+  place[TOPOLOGY_IS_READ] = path;
+  try {
+    return await load();
+  } finally {
+    delete place[TOPOLOGY_IS_READ];
+  }
 }
 
 /** Looks at shapes, since the module may have loaded a copy of this library of its own. */

@@ -8,6 +8,7 @@ import { Metrics, type MetricsRegistry } from '../ops/metrics.ts';
 import { systemClock, systemRandom } from '../system/clock.ts';
 import { eventLoopTurn } from '../system/event-loop.ts';
 import { defaultStateDirectory, InstanceLock } from '../system/instance-lock.ts';
+import { TOPOLOGY_IS_READ } from '../topology/reading.ts';
 import { TaskAssignor } from './assignor.ts';
 import { Backoff } from './backoff.ts';
 import { type CommitProtocol, CommitThenProcess, FlushThenCommit, TransactionalCommit } from './commit.ts';
@@ -130,6 +131,12 @@ export class Application {
    */
   async start(): Promise<void> {
     if (this.#state !== 'created') throw new FatalError(`the application is ${this.#state}: start can be called once`);
+    const read = (globalThis as { [TOPOLOGY_IS_READ]?: string })[TOPOLOGY_IS_READ];
+    if (read !== undefined) {
+      throw new FatalError(
+        `${read} was loaded to read its topology, and it starts an application: put the topology into a file of its own, export it, and import it where you start it`,
+      );
+    }
     this.#enter('starting');
     this.#starting = this.#start();
     try {

@@ -3,6 +3,7 @@ import type { Clock, Random } from '../model/clock.ts';
 import { ConfigurationError } from '../model/errors.ts';
 import type { FailPoints } from '../model/fail-point.ts';
 import type { Guarantee } from '../model/guarantee.ts';
+import { requireKnownOptions } from '../model/known-options.ts';
 import { topicNameFault } from '../model/topic-name.ts';
 import type { HttpOptions } from '../ops/http.ts';
 import type { LogOption } from '../ops/log.ts';
@@ -181,6 +182,44 @@ export interface Settings {
   readonly http: HttpOptions | undefined;
 }
 
+/** The compiler sees to it that none is missing. */
+const OPTIONS: Readonly<Record<keyof RuntimeOptions | 'kafka', true>> = {
+  kafka: true,
+  applicationId: true,
+  topology: true,
+  guarantee: true,
+  commitIntervalMs: true,
+  commitBytes: true,
+  transactionTimeoutMs: true,
+  stateDirectory: true,
+  instanceId: true,
+  staticMembership: true,
+  onDeserialisationError: true,
+  onProcessingError: true,
+  deadLetterTopic: true,
+  startFrom: true,
+  offsetOutOfRange: true,
+  maxBufferedBytes: true,
+  sessionTimeoutMs: true,
+  heartbeatIntervalMs: true,
+  maxPollIntervalMs: true,
+  metadataMaxAgeMs: true,
+  requestTimeoutMs: true,
+  retryTimeoutMs: true,
+  closeTimeoutMs: true,
+  fetch: true,
+  producer: true,
+  sinks: true,
+  maxSliceRecords: true,
+  maxSliceMs: true,
+  logger: true,
+  metrics: true,
+  http: true,
+  clock: true,
+  random: true,
+  failPoints: true,
+};
+
 const GUARANTEES: readonly Guarantee[] = ['at-most-once', 'at-least-once', 'exactly-once'];
 const START_FROM: readonly StartFrom[] = ['earliest', 'latest', 'error'];
 const OUT_OF_RANGE: readonly OffsetOutOfRange[] = ['error', 'earliest', 'latest'];
@@ -189,6 +228,7 @@ const MAX_ID_LENGTH = 150;
 
 /** `defaultStateDirectory` is the machine's, which only the caller knows. Throws ConfigurationError that names the option. */
 export function compileOptions(options: RuntimeOptions, defaultStateDirectory: string): Settings {
+  requireKnownOptions('Application', options, OPTIONS);
   const applicationId = identifier('applicationId', options.applicationId);
   requireTopology(options.topology);
   const guarantee = oneOf('guarantee', options.guarantee, GUARANTEES, 'exactly-once');
@@ -243,12 +283,8 @@ export function compileOptions(options: RuntimeOptions, defaultStateDirectory: s
 }
 
 function sinkTuning(tuning: Partial<SinkTuning>): SinkTuning {
-  const unknown = Object.keys(tuning).filter((name) => !Object.hasOwn(DEFAULT_SINK_TUNING, name));
-  if (unknown.length > 0) {
-    throw new ConfigurationError(
-      `option 'sinks' has no '${unknown.join("', '")}'. There are ${Object.keys(DEFAULT_SINK_TUNING).join(', ')}.`,
-    );
-  }
+  const known = Object.fromEntries(Object.keys(DEFAULT_SINK_TUNING).map((name) => [name, true as const]));
+  requireKnownOptions("option 'sinks'", tuning, known);
   const names = Object.keys(DEFAULT_SINK_TUNING) as (keyof SinkTuning)[];
   return Object.freeze(
     Object.fromEntries(

@@ -50,7 +50,8 @@ export interface ConnectionConfig {
 
 /** Throws ConfigurationError that names the option. */
 export function connectionConfig(config: KafkaClientConfig): ConnectionConfig {
-  if (!Array.isArray(config.brokers) || config.brokers.length === 0) {
+  if (!Array.isArray(config.brokers)) throw new ConfigurationError("'brokers' is not a list. Give a list of 'host:port'.");
+  if (config.brokers.length === 0) {
     throw new ConfigurationError("'brokers' is empty. Give at least one 'host:port'.");
   }
   if (config.clientId === '') throw new ConfigurationError("'clientId' is empty. Leave it out or give it a name.");

@@ -1,4 +1,5 @@
 import { ConfigurationError } from '../../model/errors.ts';
+import { requireKnownOptions } from '../../model/known-options.ts';
 import type { RecordContext } from '../../model/record.ts';
 import type { SinkMode } from '../port.ts';
 import type { OnDuplicates } from './batch-transaction.ts';
@@ -67,6 +68,25 @@ export interface PostgresSinkSettings<K, V> {
   readonly timeouts: Timeouts;
 }
 
+/** The compiler sees to it that none is missing. */
+const OPTIONS: Readonly<Record<keyof PostgresSinkOptions<never, never>, true>> = {
+  connection: true,
+  effect: true,
+  onDuplicates: true,
+  mode: true,
+  idempotencyKey: true,
+  schema: true,
+  maxBatchRecords: true,
+  maxConnections: true,
+  deadLetters: true,
+  nulCharacters: true,
+  classify: true,
+  connectTimeoutMs: true,
+  statementTimeoutMs: true,
+  lockTimeoutMs: true,
+  idleInTransactionTimeoutMs: true,
+};
+
 const MODES: readonly SinkMode[] = ['at-most-once', 'at-least-once', 'exactly-once', 'key-only', 'fence-only'];
 
 export function hasFence(mode: SinkMode): boolean {
@@ -78,6 +98,7 @@ export function hasKeys(mode: SinkMode): boolean {
 }
 
 export function compileOptions<K, V>(options: PostgresSinkOptions<K, V>): PostgresSinkSettings<K, V> {
+  requireKnownOptions('postgresSink', options, OPTIONS);
   const mode = oneOf('mode', options.mode ?? 'exactly-once', MODES);
   const schema = options.schema ?? 'tidemark';
   quoteIdentifier(schema);

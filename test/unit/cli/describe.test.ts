@@ -56,6 +56,14 @@ describe('the topology of a file', () => {
     await expect(loadTopology(file('export default () => 7;'))).rejects.toThrow(/exports no topology/);
   });
 
+  it('is not read from a file that starts an application, which would join its group', async () => {
+    const application = `new Application({ applicationId: 'a', topology: builder.build(), kafka: { brokers: ['127.0.0.1:1'] } })`;
+    const path = file(
+      `import { Application } from '../../src/index.ts';\n${IMPORT}${STEPS}await ${application}.start();\nexport default builder;`,
+    );
+    await expect(loadTopology(path)).rejects.toThrow(/starts an application: put the topology into a file of its own/);
+  });
+
   it('lets through what the module throws', async () => {
     await expect(loadTopology(file("throw new Error('its own');"))).rejects.toThrow('its own');
     await expect(loadTopology(file("export default (builder) => { builder.stream('a'); };"))).rejects.toThrow(

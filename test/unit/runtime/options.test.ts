@@ -48,6 +48,7 @@ describe('compileOptions', () => {
       /'transactionTimeoutMs' is 10000, not above commitIntervalMs/,
     ],
     ['too few heartbeats', { sessionTimeoutMs: 6_000, heartbeatIntervalMs: 3_000 }, /'heartbeatIntervalMs' is 3000.*2000/],
+    ['a misspelt option', { comitIntervalMs: 50 } as never, /Application has no option 'comitIntervalMs'.*commitIntervalMs/],
     ['an unknown policy', { onProcessingError: 'ignore' as never }, /'onProcessingError' is "ignore".*'dead-letter'/],
     ['a dead letter topic that Kafka refuses', { deadLetterTopic: 'a/b' }, /'deadLetterTopic'/],
     ['an unknown start', { startFrom: 'begin' as never }, /'startFrom'/],
