@@ -138,12 +138,12 @@ export class Task {
   }
 
   #processRecord(input: TaskInput, record: ConsumedRecord): Interruption | undefined {
-    const { reader } = input.partition;
+    const { source, keyContext, valueContext } = input.partition;
     let key: unknown;
     let value: unknown;
     try {
-      key = reader.key(record);
-      value = reader.value(record);
+      key = source.keySerde.deserialise(record.key, keyContext);
+      value = source.valueSerde.deserialise(record.value, valueContext);
     } catch (error) {
       return this.#failed(input, record, unreadable(error), false);
     }
