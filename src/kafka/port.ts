@@ -186,7 +186,10 @@ export interface ProducerOptions {
   readonly clientId?: string;
   /** Default `none`. */
   readonly compression?: Compression;
-  /** A partition's batch is sent when it holds this many bytes; never above the topic's `max.message.bytes`. Default 512 KiB. */
+  /**
+   * A partition's batch is sent when it holds this many bytes, or sooner while nothing else is being sent; never above the topic's
+   * `max.message.bytes`. Default 512 KiB.
+   */
   readonly batchBytes?: number;
   /** `ready` waits while this many bytes are buffered or unacknowledged. Default 32 MiB. */
   readonly maxBufferedBytes?: number;

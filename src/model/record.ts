@@ -23,4 +23,8 @@ export interface RecordContext {
 export interface ConsumedRecord extends RecordContext {
   readonly key: Buffer | null;
   readonly value: Buffer | null;
+  /** `key` read as UTF-8, without a slice being made for it. What is no UTF-8 becomes U+FFFD. */
+  keyText(): string | null;
+  /** `value` read as UTF-8, in the same way. */
+  valueText(): string | null;
 }

@@ -1,6 +1,6 @@
 import type { FetchedBatch } from '../kafka/port.ts';
 import type { TopicPartition } from '../model/topic-partition.ts';
-import type { SerdeContext } from '../serde/serde.ts';
+import { type RecordReader, recordReader } from '../serde/record-reader.ts';
 import type { SourceNode } from '../topology/graph.ts';
 import type { TopicCounters } from '../ops/metrics.ts';
 import { RecordQueue } from './record-queue.ts';
@@ -10,8 +10,7 @@ export class InputPartition implements TopicPartition {
   readonly topic: string;
   readonly partition: number;
   readonly source: SourceNode;
-  readonly keyContext: SerdeContext;
-  readonly valueContext: SerdeContext;
+  readonly reader: RecordReader;
   readonly counters: TopicCounters;
   readonly queue = new RecordQueue(0n);
   /**
@@ -33,8 +32,7 @@ export class InputPartition implements TopicPartition {
     this.topic = topic;
     this.partition = partition;
     this.source = source;
-    this.keyContext = { topic, part: 'key' };
-    this.valueContext = { topic, part: 'value' };
+    this.reader = recordReader(topic, source.keySerde, source.valueSerde);
     this.counters = counters;
   }
 

@@ -4,7 +4,7 @@ import type { ConsumedRecord } from '../model/record.ts';
 import type { TopicPartition } from '../model/topic-partition.ts';
 import type { Collector, Emit, Step } from '../operators/step.ts';
 import type { SinkCounters, TopicCounters } from '../ops/metrics.ts';
-import type { SerdeContext } from '../serde/serde.ts';
+import { type RecordReader, recordReader } from '../serde/record-reader.ts';
 import type { RefusedRecord, SinkBatch, SinkRecord, SourceBytes } from '../sink/port.ts';
 import type { SourceNode } from '../topology/graph.ts';
 import type { SinkStage } from '../topology/topology.ts';
@@ -55,8 +55,7 @@ export class SinkBatchBuilder {
   readonly #parts: SinkBatchBuilderParts;
   readonly #keys: SinkKeys;
   readonly #step: Step;
-  readonly #keyContext: SerdeContext;
-  readonly #valueContext: SerdeContext;
+  readonly #reader: RecordReader;
   #from = 0n;
   #records: SinkRecord<unknown, unknown>[] = [];
   #refused: RefusedRecord[] = [];
@@ -69,8 +68,7 @@ export class SinkBatchBuilder {
     const { stage, partition, source } = parts;
     this.#parts = parts;
     this.#keys = new SinkKeys(stage.sink);
-    this.#keyContext = { topic: partition.topic, part: 'key' };
-    this.#valueContext = { topic: partition.topic, part: 'value' };
+    this.#reader = recordReader(partition.topic, source.keySerde, source.valueSerde);
     const emit: Emit = (key, value, context) => {
       this.#emitted.push({ key, value, context, idempotencyKey: this.#keys.keyFor(key, value, context), source: this.#source });
     };
@@ -137,7 +135,8 @@ export class SinkBatchBuilder {
   /** False: the stage stops at this record. */
   #take(record: ConsumedRecord): boolean {
     this.#emitted = [];
-    this.#source = { key: record.key, value: record.value };
+    // Its slices are only made where they are asked for.
+    this.#source = record;
     this.#keys.reset();
     try {
       this.#step(...this.#deserialise(record), record);
@@ -181,9 +180,8 @@ export class SinkBatchBuilder {
   }
 
   #deserialise(record: ConsumedRecord): [key: unknown, value: unknown] {
-    const { source } = this.#parts;
     try {
-      return [source.keySerde.deserialise(record.key, this.#keyContext), source.valueSerde.deserialise(record.value, this.#valueContext)];
+      return [this.#reader.key(record), this.#reader.value(record)];
     } catch (error) {
       if (error instanceof DeserialisationError) throw error;
       throw new DeserialisationError(error instanceof Error ? error.message : String(error), { cause: error });

@@ -138,12 +138,12 @@ export class Task {
   }
 
   #processRecord(input: TaskInput, record: ConsumedRecord): Interruption | undefined {
-    const { source, keyContext, valueContext } = input.partition;
+    const { reader } = input.partition;
     let key: unknown;
     let value: unknown;
     try {
-      key = source.keySerde.deserialise(record.key, keyContext);
-      value = source.valueSerde.deserialise(record.value, valueContext);
+      key = reader.key(record);
+      value = reader.value(record);
     } catch (error) {
       return this.#failed(input, record, unreadable(error), false);
     }

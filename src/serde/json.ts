@@ -44,19 +44,21 @@ export function json<T = unknown>(options: JsonOptions<T> = {}): Serde<T> {
   return Object.freeze({
     name: 'json',
     serialise: write,
-    deserialise(payload: Buffer | null): T {
-      const parsed = parse(payload);
-      try {
-        return check(parsed);
-      } catch (error) {
-        throw new DeserialisationError(`the JSON is not what is expected: ${messageOf(error)}`, { cause: error });
-      }
-    },
+    deserialise: (payload: Buffer | null) => checked(parse(payload), check),
+    deserialiseText: (text: string) => checked(parseText(text), check),
   });
 }
 
+function checked<T>(parsed: unknown, check: (value: unknown) => T): T {
+  try {
+    return check(parsed);
+  } catch (error) {
+    throw new DeserialisationError(`the JSON is not what is expected: ${messageOf(error)}`, { cause: error });
+  }
+}
+
 /** One object for all, so that two streams of one topic that both use `json()` are known to agree. */
-const UNCHECKED: Serde<unknown> = Object.freeze({ name: 'json', serialise: write, deserialise: parse });
+const UNCHECKED: Serde<unknown> = Object.freeze({ name: 'json', serialise: write, deserialise: parse, deserialiseText: parseText });
 
 function write(value: unknown): string {
   let text: string | undefined;
@@ -75,7 +77,10 @@ function write(value: unknown): string {
 
 function parse(payload: Buffer | null): unknown {
   refuseNull(payload, 'json');
-  const text = decodeText(payload);
+  return parseText(decodeText(payload));
+}
+
+function parseText(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {

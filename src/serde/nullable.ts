@@ -16,6 +16,7 @@ export function nullable<T>(serde: Serde<T>): Serde<T | null> {
     name: `nullable(${serde.name})`,
     serialise: (value: T | null, context) => (value === null ? null : serde.serialise(value, context)),
     deserialise: (payload: Buffer | null, context) => (payload === null ? null : serde.deserialise(payload, context)),
+    ...(serde.deserialiseText === undefined ? {} : { deserialiseText: serde.deserialiseText.bind(serde) }),
   } satisfies Serde<T | null>);
   // The same serde wrapped twice is the same serde, so that two streams of one topic are known to agree.
   made.set(serde, wrapped);

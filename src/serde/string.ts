@@ -29,6 +29,9 @@ const STRING: Serde<string> = Object.freeze({
     refuseNull(payload, 'string');
     return decodeText(payload);
   },
+  deserialiseText(text: string) {
+    return text;
+  },
 });
 
 /** ES2024's `String.prototype.isWellFormed`, which Node 20 has and its type library lacks. */

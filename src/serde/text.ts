@@ -1,7 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { DeserialisationError } from '../model/errors.ts';
 
-const REPLACEMENT = '\uFFFD';
+/** Stands in text for bytes that are no UTF-8, or for itself. */
+export const REPLACEMENT = '\uFFFD';
 
 /**
  * Decodes UTF-8 strictly. Bytes are looked at a second time only where the text has the character that stands for invalid ones, which is much

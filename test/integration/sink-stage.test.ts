@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { pino } from 'pino';
-import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
 import {
   type Admin,
   Application,
@@ -15,7 +15,7 @@ import {
   string,
 } from '../../src/index.ts';
 import { FaultProxy } from '../support/fault-proxy.ts';
-import { fillInput, type InputValue } from '../support/input-records.ts';
+import { fillInput, InputFlow, type InputValue } from '../support/input-records.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 
 let database: TestDatabase;
@@ -144,16 +144,16 @@ describe('the database is down for longer than the session timeout', () => {
 describe('members come and go while records flow', () => {
   it.each(['exactly-once', 'fence-only', 'key-only'] as const)('in mode %s each record is applied once, in order', async (mode) => {
     const { topic, table, start, counts } = await trial(6);
-    const records = 40_000;
-    const filled = fillInput(client, topic, { records });
+    const flow = new InputFlow(client, topic, { records: 0, recordsPerSecond: 4_000 });
+    onTestFinished(async () => void (await flow.stop()));
     const first = await start({}, { mode });
     await expect.poll(async () => (await counts()).rows, { timeout: 20_000 }).toBeGreaterThan(100);
     const second = await start({}, { mode });
     await start({}, { mode });
     await expect.poll(async () => await metric(second, 'tidemark_sink_applied_total'), { timeout: 30_000 }).toBeGreaterThan(0);
     await first.close();
-    await filled;
     await start({}, { mode });
+    const records = await flow.stop();
     await expect.poll(async () => (await counts()).ids, { timeout: 60_000 }).toBe(records);
     expect(await counts()).toEqual({ rows: records, ids: records });
     expect(await outOfOrder(table)).toBe(0);

@@ -86,7 +86,7 @@ public final class IndependentReader {
 
   private ObjectNode read(String topic, IsolationLevel isolation, long deadline) throws Exception {
     List<TopicPartition> partitions = partitions(topic, deadline);
-    ObjectNode ends = ends(partitions, deadline);
+    ObjectNode ends = isolation == IsolationLevel.READ_COMMITTED ? settledEnds(partitions, deadline) : ends(partitions, deadline);
     Map<TopicPartition, Long> targets = new TreeMap<>((a, b) -> Integer.compare(a.partition(), b.partition()));
     String end = isolation == IsolationLevel.READ_COMMITTED ? "lastStable" : "highWatermark";
     for (JsonNode row : ends.get("partitions")) targets.put(new TopicPartition(topic, row.get("partition").asInt()), row.get(end).asLong());
@@ -128,6 +128,30 @@ public final class IndependentReader {
         }
       }
     }
+  }
+
+  /**
+   * A transaction that is committed, and whose offsets the group shows already, may still be on its way to a partition: each gets its marker by
+   * itself. So the last stable offsets are given a moment to reach what was there at the beginning. Where a transaction stays open they never do,
+   * and the answer shows it.
+   */
+  private ObjectNode settledEnds(List<TopicPartition> partitions, long deadline) throws Exception {
+    long moment = Math.min(deadline, System.nanoTime() + TimeUnit.SECONDS.toNanos(5));
+    ObjectNode first = ends(partitions, deadline);
+    ObjectNode now = first;
+    while (!settled(first, now) && System.nanoTime() < moment) {
+      Thread.sleep(20);
+      now = ends(partitions, deadline);
+    }
+    return now;
+  }
+
+  private static boolean settled(ObjectNode first, ObjectNode now) {
+    for (int i = 0; i < first.get("partitions").size(); i++) {
+      long stable = now.get("partitions").get(i).get("lastStable").asLong();
+      if (stable < first.get("partitions").get(i).get("highWatermark").asLong()) return false;
+    }
+    return true;
   }
 
   private ObjectNode ends(List<TopicPartition> partitions, long deadline) throws Exception {

@@ -109,6 +109,8 @@ export class FakeCluster {
         headers,
         key: key === null ? null : Buffer.from(key),
         value: value === null ? null : Buffer.from(value),
+        keyText: () => key?.toString() ?? null,
+        valueText: () => value?.toString() ?? null,
       });
     }
   }

@@ -29,7 +29,7 @@ export interface PartitionEnds {
 export interface Reading {
   /** In offset order within each partition. */
   readonly records: readonly IndependentRecord[];
-  /** As they were when the reading began; it went exactly up to there. */
+  /** As they were when the reading began; it went exactly up to there. Transactions that were just ending had ended. */
   readonly partitions: readonly PartitionEnds[];
 }
 
@@ -49,7 +49,10 @@ export interface OpenTransaction {
 }
 
 export interface ReadOptions {
-  /** Default `read-committed`, up to the last stable offset; `read-uncommitted` goes up to the high watermark. */
+  /**
+   * Default `read-committed`, up to the last stable offset, which gets 5 s to reach the high watermark: a committed transaction's markers arrive in
+   * each partition by themselves, and later than in its group. `read-uncommitted` goes up to the high watermark.
+   */
   readonly isolation?: 'read-committed' | 'read-uncommitted';
   /** Default 60 s. */
   readonly deadlineMs?: number;

@@ -79,8 +79,9 @@ export class RecordBuffers {
     return queue;
   }
 
-  closeAll(): void {
-    for (const queue of this.#opened) this.#close(queue);
+  /** Closes all batches that hold records, or only those of this size and larger. */
+  closeAll(leastBytes = 0): void {
+    for (const queue of this.#opened) if (queue.openBytes >= leastBytes) this.#close(queue);
   }
 
   /** The first batch of the queue is acknowledged: its bytes are needed no more. */

@@ -19,6 +19,12 @@ import type { ProducerIdentity } from './wire/producer-identity.ts';
  */
 const MAX_REQUEST_BYTES = 5 * 1024 * 1024;
 
+/**
+ * With no request under way, a batch of this size is sent although it is not full (Java's producer sends at this size by default): what is written
+ * while records are still being processed does not have to be waited for at the commit.
+ */
+const EARLY_BYTES = 16 * 1024;
+
 export interface SenderOptions extends RecordBuffersOptions {
   readonly compression: Compression;
   readonly requestTimeoutMs: number;
@@ -139,7 +145,10 @@ export class Sender {
 
   ready(): Promise<void> {
     if (this.#error !== undefined) return Promise.reject(this.#error);
-    if (!this.#buffers.full) return Promise.resolve();
+    if (!this.#buffers.full) {
+      if (!this.#busy) this.#buffers.closeAll(EARLY_BYTES);
+      return Promise.resolve();
+    }
     // Many half-full batches may be what fills the buffers; nothing but this would send them.
     this.#buffers.closeAll();
     return this.#acknowledgements.room();
@@ -180,6 +189,11 @@ export class Sender {
     this.#error = undefined;
   }
 
+  get #busy(): boolean {
+    for (const lane of this.#lanes.values()) if (lane.busy) return true;
+    return false;
+  }
+
   #closed(queue: PartitionQueue, batch: OutgoingBatch): void {
     this.#acknowledgements.expect(batch);
     if (queue.inFlight) return;
@@ -188,8 +202,7 @@ export class Sender {
   }
 
   async #untilIdle(timeoutMs: number): Promise<boolean> {
-    const busy = (): boolean => [...this.#lanes.values()].some((lane) => lane.busy);
-    if (!busy()) return true;
+    if (!this.#busy) return true;
     return new Promise((resolve) => {
       const done = (idle: boolean): void => {
         clearTimeout(timer);
@@ -198,7 +211,7 @@ export class Sender {
       };
       const timer = setTimeout(() => done(false), timeoutMs);
       this.#idle = () => {
-        if (!busy()) done(true);
+        if (!this.#busy) done(true);
       };
     });
   }

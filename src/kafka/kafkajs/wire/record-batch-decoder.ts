@@ -253,6 +253,14 @@ class FetchedRecord implements ConsumedRecord {
     return this.#valueLength < 0 ? null : this.#frame.buffer.subarray(this.#valueStart, this.#valueStart + this.#valueLength);
   }
 
+  keyText(): string | null {
+    return this.#keyLength < 0 ? null : this.#frame.buffer.toString('utf8', this.#keyStart, this.#keyStart + this.#keyLength);
+  }
+
+  valueText(): string | null {
+    return this.#valueLength < 0 ? null : this.#frame.buffer.toString('utf8', this.#valueStart, this.#valueStart + this.#valueLength);
+  }
+
   get headers(): Headers {
     return this.#frame.buffer[this.#headersStart] === 0 ? NO_HEADERS : this.#readHeaders();
   }

@@ -170,6 +170,31 @@ describe('requests', () => {
     expect(brokers.log('t', 0).values.length).toBeLessThan(35);
   });
 
+  it('leave before a batch is full while no other is under way, so that a flush has little to wait for', async () => {
+    const brokers = new ProduceBrokers({ t: [1, 1] });
+    const sender = senderTo(brokers, { batchBytes: 1_000_000, maxBufferedBytes: 100_000_000 });
+    sender.setTopic('t', 2, 1_100_000);
+    const held = gate();
+    brokers.fate = () => held.wait;
+    append(sender, 0, 'x'.repeat(20_000));
+    append(sender, 1, 'too small to be worth a request');
+    await sender.ready();
+    await expect.poll(() => brokers.requests.length, SOON).toBe(1);
+    // The request is under way: what comes meanwhile is gathered.
+    append(sender, 0, 'y'.repeat(20_000), 'z'.repeat(20_000));
+    await sender.ready();
+    const flushed = sender.flush();
+    held.open();
+    await flushed;
+    expect(brokers.requests.map(({ batches }) => batches.map(({ partition, values }) => [partition, values.length]))).toEqual([
+      [[0, 1]],
+      [
+        [1, 1],
+        [0, 2],
+      ],
+    ]);
+  });
+
   it('wait until their partitions are enlisted', async () => {
     const brokers = new ProduceBrokers({ t: [1, 1] });
     const sender = senderTo(brokers);

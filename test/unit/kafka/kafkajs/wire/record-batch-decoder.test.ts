@@ -23,6 +23,26 @@ function crafted(record: readonly number[], count = 1): Buffer {
 }
 
 describe('RecordBatchDecoder', () => {
+  it('reads keys and values as text', () => {
+    const invalid = Buffer.from([0x61, 0xff]);
+    const records = drain(
+      decoder(
+        batchBytes({
+          records: [
+            { key: 'k', value: 'ä€😀' },
+            { key: null, value: null },
+            { key: '', value: invalid },
+          ],
+        }),
+      ),
+    );
+    expect(records.map((record) => [record.keyText(), record.valueText()])).toEqual([
+      ['k', 'ä€😀'],
+      [null, null],
+      ['', 'a\uFFFD'],
+    ]);
+  });
+
   it('gives everything that a record carries', () => {
     const headers = [
       { key: 'a', value: Buffer.from('1') },
