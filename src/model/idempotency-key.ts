@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import type { Headers } from './headers.ts';
+import { type Headers, textHeader } from './headers.ts';
 import type { RecordContext } from './record.ts';
 
 /** The header that carries the sender's idempotency key; compared without regard to case. */
@@ -17,6 +17,12 @@ export function idempotencyKeyHeader(headers: Headers): string | undefined {
     }
   }
   return undefined;
+}
+
+/** The headers with this key in place of the one that they had, in any case. */
+export function withIdempotencyKey(headers: Headers, key: string): Headers {
+  const others = headers.filter((header) => header.key.toLowerCase() !== IDEMPOTENCY_KEY_HEADER);
+  return [...others, textHeader(IDEMPOTENCY_KEY_HEADER, key)];
 }
 
 /** A record's place in the log: unique in a cluster, and the same at each redelivery, but not when the producer sends again. */

@@ -1,6 +1,5 @@
 import { ProcessingError } from '../model/errors.ts';
-import { IDEMPOTENCY_KEY_HEADER, idempotencyKeyHeader } from '../model/idempotency-key.ts';
-import { textHeader } from '../model/headers.ts';
+import { idempotencyKeyHeader, withIdempotencyKey } from '../model/idempotency-key.ts';
 import type { RecordContext } from '../model/record.ts';
 import { refusePromise } from './user-function.ts';
 
@@ -60,8 +59,6 @@ function iteratorOf(node: string, results: unknown): Iterator<unknown> {
 function derivedContext(context: RecordContext, index: number): RecordContext {
   const key = idempotencyKeyHeader(context.headers);
   if (key === undefined) return context;
-  const headers = context.headers.filter((header) => header.key.toLowerCase() !== IDEMPOTENCY_KEY_HEADER);
-  headers.push(textHeader(IDEMPOTENCY_KEY_HEADER, `${key}/${index}`));
   const { topic, partition, offset, timestamp } = context;
-  return { topic, partition, offset, timestamp, headers };
+  return { topic, partition, offset, timestamp, headers: withIdempotencyKey(context.headers, `${key}/${index}`) };
 }

@@ -1,6 +1,6 @@
 import type { Random } from '../model/clock.ts';
-import type { Headers } from '../model/headers.ts';
-import { NO_HEADERS } from '../model/headers.ts';
+import { type Headers, NO_HEADERS } from '../model/headers.ts';
+import { idempotencyKeyHeader, withIdempotencyKey } from '../model/idempotency-key.ts';
 import { partitionForKey } from '../model/partitioner.ts';
 import type { Payload } from '../model/record.ts';
 import type { Producer } from '../kafka/port.ts';
@@ -42,6 +42,9 @@ export class RecordCollector implements Collector {
   #lastTopic: OutputTopic | undefined;
   #slots: StagedOutput[] = [];
   #staged = 0;
+  /** How often the current record has used an idempotency key in a topic; of its first `#counted` outputs. */
+  readonly #keys = new Map<string, number>();
+  #counted = 0;
 
   constructor(producer: Producer, random: Random, countersOf: (topic: string) => { records: number }) {
     this.#producer = producer;
@@ -53,7 +56,12 @@ export class RecordCollector implements Collector {
     return this.#producer.partitionCount(topic);
   }
 
+  /**
+   * Outputs of one record inherit its idempotency key. The second and further ones that carry it into the same topic get a number, which is the
+   * same at each repetition: a consumer that dedups by the key would otherwise keep only the first.
+   */
   send(topic: string, partition: StagedOutput['partition'], key: Payload, value: Payload, timestamp: number, headers: Headers): void {
+    if (this.#staged > 0 && headers !== NO_HEADERS && headers.length > 0) headers = this.#ownKey(topic, headers);
     const slot = this.#slots[this.#staged];
     if (slot === undefined) {
       this.#slots.push({ topic, partition, key, value, timestamp, headers });
@@ -73,6 +81,10 @@ export class RecordCollector implements Collector {
     if (this.#slots.length > MAX_KEPT_SLOTS) this.#slots = [];
     // A topic and a partition may still point to what the record held; the payloads are replaced by the next record's.
     this.#staged = 0;
+    if (this.#counted > 0) {
+      this.#counted = 0;
+      this.#keys.clear();
+    }
   }
 
   /**
@@ -107,6 +119,24 @@ export class RecordCollector implements Collector {
       this.#topic(topic).counters.records++;
     }
     this.drop();
+  }
+
+  #ownKey(topic: string, headers: Headers): Headers {
+    for (; this.#counted < this.#staged; this.#counted++) {
+      const earlier = this.#slots[this.#counted]!;
+      this.#countKey(earlier.topic, idempotencyKeyHeader(earlier.headers));
+    }
+    const key = idempotencyKeyHeader(headers);
+    const uses = key === undefined ? undefined : this.#keys.get(`${topic}/${key}`);
+    if (uses === undefined) return headers;
+    this.#countKey(topic, key);
+    return withIdempotencyKey(headers, `${key}~${uses}`);
+  }
+
+  #countKey(topic: string, key: string | undefined): void {
+    if (key === undefined) return;
+    const name = `${topic}/${key}`;
+    this.#keys.set(name, (this.#keys.get(name) ?? 0) + 1);
   }
 
   /** The exact size is only computed where a cheap upper bound does not do: three bytes for each UTF-16 unit of a string. */

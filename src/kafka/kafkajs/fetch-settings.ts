@@ -18,7 +18,7 @@ export function fetchSettings(options: FetchOptions = {}): FetchSettings {
   return {
     maxWaitMs: Math.ceil(milliseconds('fetch.maxWaitMs', options.maxWaitMs, 500)),
     maxBytes: bytes('fetch.maxBytes', options.maxBytes, 10 * MIB),
-    maxPartitionBytes: bytes('fetch.maxPartitionBytes', options.maxPartitionBytes, MIB),
+    maxPartitionBytes: bytes('fetch.maxPartitionBytes', options.maxPartitionBytes, MIB / 4),
     maxBufferedBytes: bytes('fetch.maxBufferedBytes', options.maxBufferedBytes, 32 * MIB),
     isolation: options.isolation ?? 'read-committed',
   };

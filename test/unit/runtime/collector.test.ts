@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { NO_HEADERS } from '../../../src/model/headers.ts';
+import { NO_HEADERS, textHeader } from '../../../src/model/headers.ts';
+import { idempotencyKeyHeader } from '../../../src/model/idempotency-key.ts';
 import { partitionForKey } from '../../../src/model/partitioner.ts';
 import { RecordCollector } from '../../../src/runtime/collector.ts';
 import { OutputError } from '../../../src/runtime/record-failure.ts';
@@ -28,6 +29,38 @@ async function collector({ random = 0 } = {}) {
   };
   return { cluster, producer, collector, counters, deliver };
 }
+
+describe('the idempotency key of several outputs of one record', () => {
+  it('is numbered where it would come twice into one topic, so that a consumer does not take the second for a duplicate', async () => {
+    const cluster = new FakeCluster(new ManualClock());
+    cluster.createTopic('in', 1);
+    cluster.createTopic('a', 1);
+    cluster.createTopic('b', 1);
+    const producer = new FakeIdempotentProducer(cluster);
+    await producer.init();
+    await producer.loadTopics(['a', 'b']);
+    const c = new RecordCollector(
+      producer,
+      () => 0,
+      () => ({ records: 0 }),
+    );
+    const headers = [textHeader('trace', 't'), textHeader('Idempotency-Key', 'order-1')];
+    for (let repetition = 0; repetition < 2; repetition++) {
+      for (const topic of ['a', 'b', 'a', 'a']) c.send(topic, 0, 'k', topic, 0, headers);
+      c.send('a', 0, 'k', 'none', 0, NO_HEADERS);
+      c.send('a', 0, 'k', 'other', 0, [textHeader('idempotency-key', 'order-2')]);
+      expect(c.resolve()).toBeUndefined();
+      c.append();
+    }
+    await producer.flush();
+    const keys = (topic: string) =>
+      cluster.outputs.filter((output) => output.topic === topic).map((output) => idempotencyKeyHeader(output.headers));
+    const once = ['order-1', 'order-1~1', 'order-1~2', undefined, 'order-2'];
+    expect(keys('a')).toEqual([...once, ...once]);
+    expect(keys('b')).toEqual(['order-1', 'order-1']);
+    expect(cluster.outputs.filter(({ headers: own }) => own.some(({ key }) => key === 'trace'))).toHaveLength(8);
+  });
+});
 
 describe('the partition of an output', () => {
   it('is that of the Java client for a key', async () => {

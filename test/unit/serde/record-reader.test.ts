@@ -93,7 +93,7 @@ describe('recordReader', () => {
         return '1';
       },
     };
-    const reader = recordReader('t', string() as Serde<unknown>, number() as Serde<unknown>);
+    const reader = recordReader('t', string(), number());
     outcome(() => reader.key(spy));
     outcome(() => reader.value(spy));
     expect(asked).toEqual(['keyText', 'value']);
