@@ -87,7 +87,7 @@ function report(figures: ReadonlyMap<Engine, Figures>, rounds: number, records: 
     method:
       `JSON in, one field set, JSON out; exactly-once with a commit every 100 ms; ${whole(records)} records of 187 bytes, 4 partitions; ${rounds} rounds in ` +
       'which the engines take turns over the same input, each with a topic and a group of its own. The clock is the offsets of the group as an observer ' +
-      'sees them, from the first commit to the last, so starting is left out; `steady` leaves out the first tenth of the records too. Every output was read ' +
+      '(which has warmed up before) sees them, from the first commit to the last, so starting is left out; `steady` leaves out the first tenth of the records too. Every output was read ' +
       'with read_committed and held each record once, processed. CPU is that of the job alone, its start included.',
     columns: ['engine', 'median', 'min', 'max', 'steady median', 'CPU s', 'Tidemark is faster by'],
     rows: ENGINES.map((engine) => {
