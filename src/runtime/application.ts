@@ -127,7 +127,8 @@ export class Application {
 
   /**
    * Resolves when topics are checked and the group is about to be joined; `running` comes with the first assignment. Rejects with
-   * ConfigurationError or FatalError when it cannot start; while the brokers cannot be reached, it tries for `retryTimeoutMs`.
+   * ConfigurationError or FatalError when it cannot start; while the brokers cannot be reached, it tries for `retryTimeoutMs`. When it is closed
+   * meanwhile, it resolves soon, and `finished` with it.
    */
   async start(): Promise<void> {
     if (this.#state !== 'created') throw new FatalError(`the application is ${this.#state}: start can be called once`);
@@ -282,12 +283,15 @@ export class Application {
   async #checkTopics(client: KafkaClient, plan: TaskPlan, producer: Producer): Promise<void> {
     const admin = client.admin();
     const backoff = new Backoff(this.#settings.retryTimeoutMs, this.#random);
+    const closing = aborted(this.#abort.signal);
     try {
       while (!this.#abort.signal.aborted) {
         try {
           const check = checkTopics(admin, producer, plan, this.#settings, this.#log);
-          if (!(await endsWithin(this.#clock, SILENT_START_MS, check))) this.#log.warn({}, 'no broker has answered yet: still trying');
-          await check;
+          // Who closes an application that waits for its brokers does not wait for them too.
+          const ended = Promise.race([check, closing]);
+          if (!(await endsWithin(this.#clock, SILENT_START_MS, ended))) this.#log.warn({}, 'no broker has answered yet: still trying');
+          await ended;
           return;
         } catch (error) {
           if (remedyFor(error, 'init') !== 'try-again') throw error;
@@ -397,6 +401,10 @@ interface ProtocolFactory {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 }
 
 function deferred(): { promise: Promise<void>; resolve: () => void; reject: (error: unknown) => void } {

@@ -130,6 +130,22 @@ describe('Application', () => {
     expect(application.state).toBe('closed');
   });
 
+  it('can be closed while the brokers do not answer at the start, and does not wait for them', async () => {
+    const { application, cluster } = bench();
+    let asked = 0;
+    cluster.counts = () => {
+      asked++;
+      return new Promise(() => undefined) as never;
+    };
+    const starting = application.start();
+    await vi.waitFor(() => expect(asked).toBe(1));
+    const began = performance.now();
+    await application.close({ timeoutMs: 20_000 });
+    await Promise.all([starting, application.finished]);
+    expect(application.state).toBe('closed');
+    expect(performance.now() - began).toBeLessThan(5_000);
+  });
+
   it('creates the dead letter topic where a policy can need it', async () => {
     const { application, client, cluster } = bench({ onProcessingError: () => 'dead-letter', deadLetterTopic: 'letters' });
     client.consumer.assign([IN0]);
