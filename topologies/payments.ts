@@ -76,7 +76,7 @@ function isValid(transfer: Transfer): boolean {
   return Number.isSafeInteger(transfer.amountCents) && transfer.amountCents > 0 && transfer.from !== transfer.to;
 }
 
-/** Each transfer moves its amount and leaves two entries whose sum is zero, or is declined for lack of funds and leaves none. */
+/** Each transfer moves its amount and leaves two entries whose sum is zero, or is declined, for lack of funds or of an account, and leaves none. */
 async function book(tx: SinkTransaction, schema: string, transfers: readonly Transfer[]): Promise<void> {
   const accounts = [...new Set(transfers.flatMap(({ from, to }) => [from, to]))].toSorted();
   // All locks first, in one order: two batches that meet in the same accounts wait for each other instead of deadlocking.
@@ -84,7 +84,8 @@ async function book(tx: SinkTransaction, schema: string, transfers: readonly Tra
   for (const { id, from, to, amountCents } of transfers) {
     await tx.query(
       `WITH debit AS (
-         UPDATE "${schema}".accounts SET balance_cents = balance_cents - $4 WHERE id = $2 AND balance_cents >= $4 RETURNING id
+         UPDATE "${schema}".accounts SET balance_cents = balance_cents - $4
+         WHERE id = $2 AND balance_cents >= $4 AND EXISTS (SELECT FROM "${schema}".accounts WHERE id = $3) RETURNING id
        ), credit AS (
          UPDATE "${schema}".accounts SET balance_cents = balance_cents + $4 WHERE id = $3 AND EXISTS (SELECT FROM debit) RETURNING id
        ), entries AS (
